@@ -1,0 +1,41 @@
+# Needs make and python3 (3.11 or newer); everything else goes into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+OUT := out
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+run: $(BIN)/sapbert ## read the example vocabulary, draw training pairs, show both
+	$(BIN)/sapbert read table examples/common.tsv -o $(OUT)/vocabulary --overwrite
+	$(BIN)/sapbert pairs $(OUT)/vocabulary -o $(OUT)/pairs --overwrite
+	$(BIN)/sapbert show $(OUT)/vocabulary "heart attack"
+	$(BIN)/sapbert show $(OUT)/pairs
+
+test: .venv/.dev ## run the tests
+	$(BIN)/pytest -n auto
+
+check: .venv/.dev ## lint, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.dev ## measure speed and memory; results go to benchmarks/results (takes minutes)
+	$(BIN)/python benchmarks/read_umls.py
+
+clean: ## remove what make made
+	rm -rf .venv $(OUT)
+
+$(BIN)/sapbert: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sapbert needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+.venv/.dev: $(BIN)/sapbert
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
