@@ -1,0 +1,31 @@
+"""From any biomedical vocabulary to a working entity linker.
+
+Names are imported when first used, so that `import sapbert` costs nothing and
+`import sapbert.training` works where polars is not installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sapbert.errors import SapbertError
+from sapbert.version import __version__
+
+if TYPE_CHECKING:
+    from sapbert.pairs.artifact import Pairs
+    from sapbert.vocab.vocabulary import Concept, Vocabulary
+
+__all__ = ["Concept", "Pairs", "SapbertError", "Vocabulary", "__version__"]
+
+_HOME = {
+    "Concept": "sapbert.vocab.vocabulary",
+    "Pairs": "sapbert.pairs.artifact",
+    "Vocabulary": "sapbert.vocab.vocabulary",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'sapbert' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,284 @@
+"""Directories that carry their own proof: `manifest.json` beside the files it lists.
+
+Every stage writes one: what it is (`kind`), what made it (settings, inputs, versions), how to know it
+is whole (size and SHA-256 of each file) and how to know it is the same (`fingerprint`, made from the
+content and not from bytes on disk, time or place).
+
+A writer works in a hidden directory beside its goal (`new/`, `.lock` and, where it replaces an artifact,
+for a moment `old/`) and renames `new/` when all is on disk, so whoever opens the goal finds all or nothing.
+A killed writer leaves only `.NAME.partial-*`, which the next writer of the same goal sweeps away, putting
+back what was set aside; a lock tells a dead writer's leftovers from a live one's.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from sapbert.errors import ArtifactError
+from sapbert.version import __version__
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+"""Raised when an older program could not read what this one writes."""
+_NEW, _OLD, _LOCK = "new", "old", ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One file of an artifact, or one input it was made from."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What `manifest.json` says."""
+
+    kind: str
+    """`vocabulary`, `pairs`, …"""
+    fingerprint: str
+    """Equal for equal content."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What the command that made this was told."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """Name of each input → its checksum, or its fingerprint where it is an artifact."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What is inside and what was left out on the way."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Anything else a reader of this kind needs."""
+    files: Mapping[str, FileRecord] = field(default_factory=dict)
+    """Path inside the artifact → its record."""
+    format: int = FORMAT
+    sapbert: str = __version__
+    created: str = ""
+
+
+class Draft:
+    """An artifact being written; files go under `path`, then `seal` says what it is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest: Manifest | None = None
+
+    def seal(
+        self,
+        kind: str,
+        *,
+        fingerprint: str | None = None,
+        settings: Mapping[str, Any],
+        inputs: Mapping[str, Any],
+        counts: Mapping[str, int],
+        details: Mapping[str, Any] | None = None,
+    ) -> Manifest:
+        """Describe the finished content; nothing may be written under `path` afterwards.
+
+        Without a `fingerprint` it is that of the files, for kinds whose content has one spelling on disk.
+        """
+        names = sorted(p.relative_to(self.path).as_posix() for p in _files_below(self.path))
+        files = {name: _record(self.path / name) for name in names}
+        self.manifest = Manifest(
+            kind=kind,
+            fingerprint=fingerprint or fingerprint_of({name: file.sha256 for name, file in files.items()}),
+            settings=settings,
+            inputs=inputs,
+            counts=counts,
+            details=details or {},
+            files=files,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        return self.manifest
+
+
+@contextmanager
+def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
+    """Write an artifact that appears at `target` whole, when the block ends without an error.
+
+    An artifact already there stays untouched until then; without `overwrite` it is refused.
+    """
+    target = Path(os.path.abspath(target))
+    _sweep(target)
+    _refuse_occupied(target, overwrite=overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _workplace(target) as work:
+        draft = Draft(work / _NEW)
+        draft.path.mkdir()
+        yield draft
+        if draft.manifest is None:
+            raise RuntimeError("a draft must be sealed before its block ends")
+        _write_manifest(draft.path, draft.manifest)
+        _refuse_occupied(target, overwrite=overwrite)
+        if overwrite and os.path.lexists(target):
+            # A directory cannot be replaced in one step; `_clear` puts the old one back if the next fails.
+            os.rename(target, work / _OLD)
+        elif target.is_dir():
+            target.rmdir()  # fails, as it should, where another writer has just come first
+        os.rename(draft.path, target)
+        _sync(target.parent)
+
+
+def load_manifest(path: Path, *, kind: str | None = None, verify: bool = True) -> Manifest:
+    """Read and check the manifest of the artifact at `path`.
+
+    `verify` compares every file's checksum; without it only presence and size are compared.
+    """
+    manifest = _parse_manifest(path)
+    if kind is not None and manifest.kind != kind:
+        raise ArtifactError(f"{path} is a {manifest.kind} artifact, expected a {kind} artifact")
+    for name, record in manifest.files.items():
+        _check_file(path, name, record, verify=verify)
+    return manifest
+
+
+def fingerprint_of(parts: Mapping[str, str]) -> str:
+    """Combine named digests into one fingerprint; the order of `parts` does not matter."""
+    text = "\n".join(f"{name} {digest}" for name, digest in sorted(parts.items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _parse_manifest(path: Path) -> Manifest:
+    file = path / MANIFEST
+    if not file.is_file():
+        what = "no such file or directory" if not path.exists() else f"no artifact: it has no {MANIFEST}"
+        raise ArtifactError(f"{path}: {what}")
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        found = int(content["format"])
+        if found > FORMAT:
+            raise ArtifactError(
+                f"{path} was written by sapbert {content.get('sapbert')} in format {found}; "
+                f"this is sapbert {__version__}, which reads up to {FORMAT}: upgrade it"
+            )
+        if content.pop("checksum") != _checksum(content):
+            raise ValueError("it does not match its own checksum")
+        content["files"] = {name: FileRecord(**record) for name, record in content["files"].items()}
+        return Manifest(**content)
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+        problem = f"no {error}" if isinstance(error, KeyError) else error
+        raise ArtifactError(f"{file} is damaged: {problem}; make the artifact again") from error
+
+
+def _check_file(path: Path, name: str, record: FileRecord, *, verify: bool) -> None:
+    file = path / name
+    if not file.is_file():
+        raise ArtifactError(f"{path} is damaged: {name} is missing; make it again")
+    size = file.stat().st_size
+    if size != record.bytes:
+        raise ArtifactError(
+            f"{path} is damaged: {name} has {size} bytes instead of {record.bytes}; make it again"
+        )
+    if verify and _record(file).sha256 != record.sha256:
+        raise ArtifactError(f"{path} is damaged: {name} does not match its checksum; make it again")
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    content = asdict(manifest)
+    content["checksum"] = _checksum(content)
+    # What UTF-8 cannot hold are the bytes of odd file names, and replaced so they are JSON escapes.
+    with open(folder / MANIFEST, "w", encoding="utf-8", errors="backslashreplace") as file:
+        json.dump(content, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+    for path in [*_files_below(folder), *(p for p in folder.rglob("*") if p.is_dir()), folder]:
+        _sync(path)
+
+
+def _refuse_occupied(target: Path, *, overwrite: bool) -> None:
+    if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not _claims_to_be_artifact(target):
+        raise ArtifactError(f"{target} exists and is no artifact; choose another name or remove it")
+    if not overwrite:
+        raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _claims_to_be_artifact(path: Path) -> bool:
+    """Tell ours from other directories: browser extensions and web pages have a `manifest.json` too."""
+    try:
+        content = json.loads((path / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and {"kind", "fingerprint", "files"} <= content.keys()
+
+
+@contextmanager
+def _workplace(target: Path) -> Iterator[Path]:
+    """Make a locked directory beside `target`, and clear it away at the end."""
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
+    try:
+        with open(work / "unlocked", "w") as lock:
+            # Other writers take an unlocked `.lock` for a dead one's: it gets that name when it is locked.
+            if _try_lock(lock):
+                os.rename(work / "unlocked", work / _LOCK)
+            yield work
+    finally:
+        _clear(work, target)
+
+
+def _clear(work: Path, target: Path) -> None:
+    """Remove a workplace; what it had set aside goes back where nothing came in its stead."""
+    if os.path.lexists(work / _OLD) and not os.path.lexists(target):
+        os.rename(work / _OLD, target)
+    # The lock goes last, so that a clearing cut short is finished by the next sweep.
+    for folder in (work / _NEW, work / _OLD, work):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(target: Path) -> None:
+    for work in target.parent.glob(f".{glob.escape(target.name)}.partial-*"):
+        try:
+            lock = open(work / _LOCK, "r+")
+        except OSError:
+            continue
+        with lock:
+            if _try_lock(lock):
+                _clear(work, target)
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Lock `file` until it is closed; False where another process holds it or locks do not exist."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: leftovers of killed writers stay until deleted by hand.
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())
+
+
+def _record(file: Path) -> FileRecord:
+    with open(file, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return FileRecord(file.stat().st_size, digest)
+
+
+def _sync(path: Path) -> None:
+    flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) if path.is_dir() else os.O_RDWR
+    try:
+        handle = os.open(path, flags)
+    except PermissionError:  # Windows cannot open a directory.
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

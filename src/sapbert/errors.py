@@ -1,0 +1,41 @@
+"""Every error this package raises on purpose, in one tree.
+
+Catch `SapbertError` to catch them all. Each message is one line that says where, what was found
+and what to do next; the command line prints it and exits 1. A caller's own mistake (a wrong type, a
+negative limit) stays a plain `ValueError` or `TypeError`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class SapbertError(Exception):
+    """Something outside this package is not as it must be."""
+
+
+class FormatError(SapbertError):
+    """A file is not what it should be; knows the file and, where there is one, the line."""
+
+    def __init__(self, where: Path | str, line: int | None, found: str, *, hint: str | None = None) -> None:
+        place = f"{where}:{line}" if line is not None else f"{where}"
+        super().__init__(f"{place}: {found} ({hint})" if hint else f"{place}: {found}")
+
+
+class ConfigError(SapbertError):
+    """A setting has a value that cannot work."""
+
+
+class ArtifactError(SapbertError):
+    """A directory is no artifact, is of another kind, is damaged, or may not be replaced."""
+
+
+class TrainingError(SapbertError):
+    """A training run cannot go on."""
+
+
+class MissingExtraError(SapbertError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(f"this needs {module}, which is not installed: pip install 'sapbert[{extra}]'")

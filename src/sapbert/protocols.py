@@ -1,0 +1,49 @@
+"""The three seams of the package: whatever fits one of these shapes can take its place.
+
+`encoder`, `index` and `linking` each bring implementations; a caller may bring another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Encoder(Protocol):
+    """Turns names into vectors."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of one vector."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the vectors of the same names would."""
+        ...
+
+    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """Return one unit vector a name, in the order given.  # (names, dimension)"""
+        ...
+
+
+class Index(Protocol):
+    """Finds the nearest of many vectors."""
+
+    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return cosine scores, best first, and row numbers; -1 where there are fewer than k.
+
+        # (mentions, k), (mentions, k)
+        """
+        ...
+
+
+class Reranker(Protocol):
+    """Reorders the candidate names of one mention."""
+
+    def rerank(self, mention: str, names: Sequence[str]) -> NDArray[np.float32]:
+        """Return one score a name; higher is better.  # (names,)"""
+        ...

@@ -1,0 +1,28 @@
+"""When two spellings are the same name.
+
+`fold` maps a name to the text it is compared by: compatibility forms, case, white space and invisible
+marks do not tell names apart; punctuation and word order do ("Migraine, Acute" may be another entry
+than "acute migraine", and an encoder learns more from the pair than from a rule). Folding twice
+changes nothing. Whole columns are folded by `vocab.columns`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# Soft hyphens, zero-width spaces, bidirectional marks and byte-order marks change no reading of a name.
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+_BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+
+
+def fold(name: str) -> str:
+    """Return the text by which `name` is compared with other names."""
+    # Case folding can undo NFKC (`\u0130` plus an accent), so normalize on both sides of it.
+    once = unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)).casefold()
+    return tidy(unicodedata.normalize("NFKC", once))
+
+
+def tidy(name: str) -> str:
+    """Return `name` on one line: runs of white space and control characters become one space."""
+    return _BLANK.sub(" ", name).strip(" ")
