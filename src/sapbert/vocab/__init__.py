@@ -1,0 +1,1 @@
+"""READ: any biomedical vocabulary becomes a vocabulary artifact."""

@@ -1,0 +1,60 @@
+"""Whole columns of names and identifiers, without a Python loop where one can be spared.
+
+Nearly all names are tidy ASCII, for which folding is lowercasing; polars does those, and `text.fold`
+the few others. Tests hold each function to its one-string counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from sapbert.curies import canonical_prefix, parse_curie
+from sapbert.text import fold, tidy
+
+
+def fold_names(names: pl.Series) -> pl.Series:
+    """`text.fold` of each name."""
+    return fold_tidy_names(tidy_names(names))
+
+
+def fold_tidy_names(names: pl.Series) -> pl.Series:
+    """`text.fold` of each name that is tidy, as those of a vocabulary are: half the work."""
+    beyond_ascii = names.str.len_bytes() != names.str.len_chars()
+    return _mend(names.str.to_lowercase(), names, beyond_ascii, fold)
+
+
+def tidy_names(names: pl.Series) -> pl.Series:
+    """`text.tidy` of each name."""
+    return _mend(names, names, _untidy(names), tidy)
+
+
+def to_curies(ids: pl.Series, *, prefix: str | None = None) -> pl.Series:
+    """`curies.parse_curie` of each identifier; null where it is none."""
+    full = ids
+    if prefix is not None:
+        has_prefix = ids.str.contains(":", literal=True)
+        full = ids.zip_with(has_prefix, f"{canonical_prefix(prefix)}:" + ids)
+    heads = full.str.extract(r"^([^:]*):", 1)
+    # Python's blanks are these and \x1c to \x1f.
+    regular = full.str.contains(r"^[A-Za-z0-9][A-Za-z0-9_.\-]*:[^\s:\x1c-\x1f]+$")
+    spelling = {head: canonical_prefix(head) for head in heads.unique().drop_nulls()}
+    fast = heads.replace(spelling) + full.str.slice(heads.str.len_chars().fill_null(0))
+    return _mend(fast, ids, ~regular, lambda text: parse_curie(text, prefix=prefix))
+
+
+def _untidy(names: pl.Series) -> pl.Series:
+    """True where a name holds any blank but single inner spaces."""
+    return names.str.contains(r"^ | $|  |[^\S ]|[\x00-\x1f\x7f-\x9f]")
+
+
+def _mend(
+    fast: pl.Series, original: pl.Series, special: pl.Series, slow: Callable[..., str | None]
+) -> pl.Series:
+    """Return `fast` with `slow(original)` in the `special` rows."""
+    if not special.any():
+        return fast
+    mended = [slow(text) for text in original.filter(special)]
+    # `scatter` writes in place, and `fast` may be the caller's own column.
+    return fast.clone().scatter(special.arg_true(), pl.Series(mended, dtype=pl.String))

@@ -1,0 +1,143 @@
+"""Parse a block of whole lines of a delimited file in which quotes mean nothing.
+
+polars fills up a line with too few fields and cuts one with too many, so a block's shape is proven
+first: its separators and line ends, all else deleted, must repeat one pattern. Only a block that fails
+is looked at line by line.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import polars as pl
+
+from sapbert.errors import FormatError
+
+_END = "_end"
+"""What is between the last separator and the end of the line where lines end with a separator: nothing."""
+
+
+class BadLine(NamedTuple):
+    """A line of a block that cannot be parsed."""
+
+    offset: int
+    """Lines before it in its block."""
+    found: str
+    hint: str
+
+
+class Parsed(NamedTuple):
+    """A block as it was understood."""
+
+    frame: pl.DataFrame
+    bad: list[BadLine]
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a delimited file in which quotes mean nothing."""
+
+    separator: str
+    columns: tuple[str, ...]
+    terminated: bool = False
+    """Each line ends with a separator (UMLS)."""
+    header: bool = False
+    hint: str = ""
+    """Added to the error when a line has another number of columns."""
+
+
+def parse_block(data: bytes, name: str, layout: Layout, columns: list[str], *, first: bool) -> Parsed:
+    """Parse the wanted `columns`; `first` tells that a header, if the file has one, is in this block."""
+    if first and layout.header:
+        _check_header(data, name, layout)
+        data = data[data.index(b"\n") + 1 :]
+    header = int(first and layout.header)
+    if _is_regular(data, layout):
+        with suppress(pl.exceptions.PolarsError):
+            frame = _parse(data, layout, columns)
+            return Parsed(frame, [], frame.height + header)
+    good, bad = _good_lines(data, layout)
+    moved = [line._replace(offset=line.offset + header) for line in bad]
+    return Parsed(_parse(good, layout, columns), moved, data.count(b"\n") + header)
+
+
+def _is_regular(data: bytes, layout: Layout) -> bool:
+    """Tell whether every line has the right number of separators."""
+    separator = layout.separator.encode()
+    others = bytes(set(range(256)) - {*separator, *b"\n"})
+    marks = data.translate(None, others)
+    line = separator * _separators_a_line(layout) + b"\n"
+    return marks == line * (len(marks) // len(line))
+
+
+def _parse(data: bytes, layout: Layout, columns: list[str]) -> pl.DataFrame:
+    """Parse lines with the right number of separators; a PolarsError means bad UTF-8 or a loose end."""
+    names = [*layout.columns, _END] if layout.terminated else list(layout.columns)
+    schema = dict.fromkeys(names, pl.String)
+    if not data:
+        return pl.DataFrame(schema=schema).select(columns)
+    frame = (
+        pl.scan_csv(
+            data,
+            separator=layout.separator,
+            has_header=False,
+            schema=schema,
+            quote_char=None,
+            empty_string_is_null=False,
+        )
+        .select([*columns, _END] if layout.terminated else columns)
+        .collect()
+    )
+    if layout.terminated and frame[_END].str.len_bytes().max():
+        raise pl.exceptions.ShapeError("text after the last separator")
+    return frame.select(columns)
+
+
+def _separators_a_line(layout: Layout) -> int:
+    return len(layout.columns) - (0 if layout.terminated else 1)
+
+
+def _good_lines(data: bytes, layout: Layout) -> tuple[bytes, list[BadLine]]:
+    """Sort the lines of a block into those that can be parsed and bad ones; blank lines are neither."""
+    good: list[bytes] = []
+    bad: list[BadLine] = []
+    separator = layout.separator.encode()
+    for offset, line in enumerate(data.split(b"\n")):
+        if not line.strip(b" \r"):
+            continue
+        open_end = not (layout.terminated and line.removesuffix(b"\r").endswith(separator))
+        fields = line.count(separator) + open_end
+        if fields != len(layout.columns):
+            bad.append(
+                BadLine(offset, f"expected {len(layout.columns)} columns, found {fields}", layout.hint)
+            )
+        elif open_end and layout.terminated:
+            bad.append(BadLine(offset, f"expected {layout.separator!r} at the end of the line", layout.hint))
+        elif (problem := _bad_utf8(line)) is not None:
+            bad.append(BadLine(offset, problem, "the file must be UTF-8"))
+        else:
+            good.append(line)
+    return b"".join(line + b"\n" for line in good), bad
+
+
+def _bad_utf8(line: bytes) -> str | None:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return f"byte 0x{line[error.start]:02x} in column {error.start + 1} is not UTF-8"
+    return None
+
+
+def _check_header(data: bytes, name: str, layout: Layout) -> None:
+    line = data[: data.index(b"\n")].decode("utf-8", "replace").rstrip("\r")
+    found = line.split(layout.separator)
+    if [column.lower() for column in found] != [column.lower() for column in layout.columns]:
+        raise FormatError(
+            name,
+            1,
+            f"expected the columns {', '.join(layout.columns)}, found {line[:200]!r}",
+            hint=layout.hint or None,
+        )
