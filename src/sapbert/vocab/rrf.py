@@ -1,0 +1,317 @@
+"""Read UMLS and RxNorm: Rich Release Format, columns parted and ended by `|`, no quoting.
+
+A release is found through folders, zips, the full-release zip with its nested `.nlm` zips, and files cut
+into gzip pieces (`intake.Release`). Tradename links make the names of a brand synonyms of its ingredient
+and the other way round, all of them: the reference code kept only the last link of each concept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from sapbert.errors import ConfigError, FormatError
+from sapbert.vocab.delimited import Layout
+from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.writer import VocabularyWriter
+
+LANGUAGES = {
+    "ARA": "ar", "BAQ": "eu", "CHI": "zh", "CZE": "cs", "DAN": "da", "DUT": "nl", "ENG": "en", "EST": "et",
+    "FIN": "fi", "FRE": "fr", "GER": "de", "GRE": "el", "HEB": "he", "HUN": "hu", "ITA": "it", "JPN": "ja",
+    "KOR": "ko", "LAV": "lv", "LIT": "lt", "NOR": "no", "POL": "pl", "POR": "pt", "RUS": "ru", "SCR": "hr",
+    "SLO": "sk", "SLV": "sl", "SPA": "es", "SWE": "sv", "THA": "th", "TUR": "tr", "UKR": "uk",
+}  # fmt: skip
+"""UMLS code → ISO 639-1, which all other vocabularies use."""
+TRADENAME_LINKS = ("has_tradename", "tradename_of")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RrfSettings:
+    """What to take from a release; every field is also an option of `sapbert read umls` and `rxnorm`."""
+
+    languages: tuple[str, ...] = ("ENG",)
+    """Languages to keep, as UMLS (`ENG`) or ISO codes (`en`); `all` keeps every one."""
+    sources: tuple[str, ...] = ()
+    """Source abbreviations (SAB) to keep; none given keeps every one."""
+    keep_suppressed: bool = False
+    """Also take rows that the release marks as suppressed or obsolete."""
+    tradenames: bool = True
+    """Join the names of a drug and its brands."""
+
+    def __post_init__(self) -> None:
+        if not self.languages:
+            raise ConfigError("no language is given; `all` takes every one")
+
+
+@dataclass(frozen=True, slots=True)
+class _Edition:
+    """What tells UMLS and RxNorm apart."""
+
+    prefix: str
+    conso: str
+    rel: str
+    sty: str
+
+    rank: str = ""
+    retired: str = ""
+
+    @property
+    def companions(self) -> list[str]:
+        """The files that add to the names, where they are present."""
+        return [name for name in (self.rel, self.sty, self.rank, self.retired) if name]
+
+
+UMLS = _Edition("umls:", "MRCONSO.RRF", "MRREL.RRF", "MRSTY.RRF", "MRRANK.RRF", "MRCUI.RRF")
+RXNORM = _Edition("rxnorm:", "RXNCONSO.RRF", "RXNREL.RRF", "RXNSTY.RRF")
+RXNORM_TERM_TYPES = (
+    "BN", "BPCK", "DF", "DFG", "GPCK", "IN", "MIN", "PIN", "SBD", "SBDC", "SBDF", "SBDFP", "SBDG", "SCD",
+    "SCDC", "SCDF", "SCDFP", "SCDG", "SCDGP",
+)  # fmt: skip
+"""Term types of RxNorm's one normalized name a concept; it ranks no sources and leaves the flags empty."""
+
+
+def _layout(columns: str, hint: str = "") -> Layout:
+    return Layout("|", tuple(columns.split()), terminated=True, hint=hint)
+
+
+_CONSO = "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF"
+_CONSO_COLUMNS = ["CUI", "LAT", "TS", "STT", "ISPREF", "SAB", "TTY", "STR", "SUPPRESS"]
+_REL = _layout("CUI1 AUI1 STYPE1 REL CUI2 AUI2 STYPE2 RELA RUI SRUI SAB SL RG DIR SUPPRESS CVF")
+_STY = _layout("CUI TUI STN STY ATUI CVF")
+_RANK = _layout("RANK SAB TTY SUPPRESS")
+_RETIRED = _layout("CUI1 VER REL RELA MAPREASON CUI2 MAPIN")
+
+
+def read_umls(path: Path, writer: VocabularyWriter, intake: Intake, settings: RrfSettings) -> None:
+    """Read a UMLS release: a META folder, MRCONSO.RRF itself, or a zip as NLM hands it out."""
+    release = _release(UMLS, path)
+    ranks = _ranks(release.find(_exactly(UMLS.rank)), intake)
+    _read(UMLS, release, writer, intake, settings, ranks)
+    if retired := release.find(_exactly(UMLS.retired)):
+        _read_retired(retired, writer, intake)
+
+
+def read_rxnorm(path: Path, writer: VocabularyWriter, intake: Intake, settings: RrfSettings) -> None:
+    """Read a RxNorm release folder or zip, or RXNCONSO.RRF itself."""
+    ranks = pl.DataFrame({"TTY": RXNORM_TERM_TYPES}).with_columns(SAB=pl.lit("RXNORM"), rank=1)
+    _read(RXNORM, _release(RXNORM, path), writer, intake, settings, ranks)
+
+
+def _release(edition: _Edition, path: Path) -> Release:
+    """Find the files at `path`; MRCONSO itself brings those that lie beside it."""
+    release = Release(path)
+    if path.name.upper().removesuffix(".GZ") == edition.conso:
+        for name in edition.companions:
+            beside = (path.with_name(name), path.with_name(f"{name}.gz"))
+            release.members += [found for file in beside if file.is_file() for found in Release(file).members]
+    return release
+
+
+def _read(
+    edition: _Edition,
+    release: Release,
+    writer: VocabularyWriter,
+    intake: Intake,
+    settings: RrfSettings,
+    ranks: pl.DataFrame,
+) -> None:
+    conso = _find_conso(edition, release)
+    rel, sty = release.find(_exactly(edition.rel)), release.find(_exactly(edition.sty))
+    links = _tradename_links(rel, edition, intake) if settings.tradenames and rel else _NO_LINKS
+    linked = links["brand"].unique().sort()
+    selection = _Selection(edition, settings, ranks)
+    donors: list[pl.DataFrame] = []
+    layout = _layout(_CONSO, hint=f"is this {edition.conso}?")
+    for names, found in intake.frames(conso, layout, _CONSO_COLUMNS, selection.apply):
+        selection.note(found, writer)
+        writer.add(names)
+        if not (names.is_empty() or linked.is_empty()):
+            donors.append(_among(names, linked))
+    selection.check(conso)
+    if donors:
+        _add_tradenames(links, pl.concat(donors), writer)
+    if sty:
+        _read_types(sty, edition, writer, intake)
+
+
+def _find_conso(edition: _Edition, release: Release) -> Source:
+    if conso := release.find(_exactly(edition.conso)):
+        return conso
+    # A single file may have been renamed by its owner.
+    if len(release.members) == 1 and not release.path.is_dir():
+        only = release.members[0]
+        return Source(only.plain_name, (only,))
+    hint = f"give the release folder, its zip, or {edition.conso} itself"
+    raise FormatError(release.path, None, f"no {edition.conso} in here", hint=hint)
+
+
+def _exactly(name: str) -> str:
+    return name.replace(".", r"\.")
+
+
+class _Found(NamedTuple):
+    """What one block held, for the report."""
+
+    rows: int
+    suppressed: int
+    languages: frozenset[str]
+    sources: frozenset[str]
+
+
+class _Selection:
+    """Picks the wanted rows of MRCONSO and makes names of them; knows afterwards what was met."""
+
+    def __init__(self, edition: _Edition, settings: RrfSettings, ranks: pl.DataFrame) -> None:
+        self._prefix = edition.prefix
+        self._settings = settings
+        self._languages = _language_codes(settings.languages)
+        self._ranks = _RankTable(ranks)
+        self._unseen_languages = set(self._languages or ())
+        self._unseen_sources = set(settings.sources)
+
+    def apply(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, _Found]:
+        """Make names of the wanted rows of a block; called on several threads."""
+        unsuppressed = pl.col("SUPPRESS") == "N"
+        wanted = frame.select(
+            asked=pl.all_horizontal(self._asked()),
+            kept=pl.lit(value=True) if self._settings.keep_suppressed else unsuppressed,
+        )
+        kept = wanted["asked"] & wanted["kept"]
+        found = _Found(
+            frame.height,
+            (wanted["asked"] & ~wanted["kept"]).arg_true().len(),
+            frozenset(frame["LAT"].unique()) if self._unseen_languages else frozenset(),
+            frozenset(frame["SAB"].unique()) if self._unseen_sources else frozenset(),
+        )
+        names = frame.filter(kept).select(
+            concept_id=self._prefix + pl.col("CUI"),
+            name="STR",
+            rank=self._ranks.rank(),
+            language=pl.col("LAT").cast(pl.Categorical).replace(LANGUAGES),
+            source=pl.col("SAB").cast(pl.Categorical),
+        )
+        return names, found
+
+    def _asked(self) -> list[pl.Expr]:
+        """Conditions on language and source."""
+        asked = [pl.lit(value=True)]
+        if self._languages is not None:
+            asked.append(pl.any_horizontal(pl.col("LAT") == language for language in self._languages))
+        if self._settings.sources:
+            asked.append(pl.col("SAB").is_in(self._settings.sources))
+        return asked
+
+    def note(self, found: _Found, writer: VocabularyWriter) -> None:
+        """Take note of what a block held."""
+        writer.count("rows read", found.rows)
+        if not self._settings.keep_suppressed:
+            writer.count("suppressed rows dropped", found.suppressed)
+        self._unseen_languages -= found.languages
+        self._unseen_sources -= found.sources
+
+    def check(self, conso: Source) -> None:
+        """Refuse a language or source that is nowhere in the file."""
+        if self._unseen_languages:
+            nowhere = ", ".join(sorted(self._unseen_languages))
+            raise ConfigError(f"{conso.name} has no name in {nowhere}; `--language all` takes every one")
+        if self._unseen_sources:
+            raise ConfigError(f"{conso.name} has no name from {', '.join(sorted(self._unseen_sources))}")
+
+
+class _RankTable:
+    """MRRANK as an array, so that ranking millions of rows is one look-up each."""
+
+    def __init__(self, ranks: pl.DataFrame) -> None:
+        self._sources = pl.Enum(ranks["SAB"].unique().sort())
+        self._term_types = pl.Enum(ranks["TTY"].unique().sort())
+        self._width = max(len(self._term_types.categories), 1)
+        cells = 1 + len(self._sources.categories) * self._width
+        table = pl.zeros(cells, pl.Int32, eager=True)
+        self._ranks = table.scatter(ranks.select(self._cell()).to_series(), ranks["rank"])
+
+    def rank(self) -> pl.Expr:
+        """MRRANK decides which name is preferred, then the flags of the row."""
+        flags = (
+            (pl.col("TS") == "P").cast(pl.Int32) * 4
+            + (pl.col("STT") == "PF").cast(pl.Int32) * 2
+            + (pl.col("ISPREF") == "Y").cast(pl.Int32)
+        )
+        return pl.lit(self._ranks).gather(self._cell()) * 8 + flags + 1
+
+    def _cell(self) -> pl.Expr:
+        """Where the rank of a source and term type stands; 0 for one that MRRANK does not know."""
+        source = pl.col("SAB").cast(self._sources, strict=False).to_physical().cast(pl.Int64)
+        term_type = pl.col("TTY").cast(self._term_types, strict=False).to_physical()
+        return (source * self._width + term_type + 1).fill_null(0)
+
+
+def _language_codes(languages: tuple[str, ...]) -> list[str] | None:
+    """The UMLS codes of `languages`; None for all."""
+    if any(language.lower() == "all" for language in languages):
+        return None
+    of_iso = {iso: code for code, iso in LANGUAGES.items()}
+    return [of_iso.get(language.lower(), language.upper()) for language in languages]
+
+
+def _ranks(source: Source | None, intake: Intake) -> pl.DataFrame:
+    """Read MRRANK: the rank of each source and term type; empty where there is no such file."""
+    if source is None:
+        return pl.DataFrame(schema={"SAB": pl.String, "TTY": pl.String, "rank": pl.Int32})
+    rows = pl.concat(intake.frames(source, _RANK, ["RANK", "SAB", "TTY"]))
+    ranks = rows.with_columns(rank=pl.col("RANK").cast(pl.Int32, strict=False))
+    if ranks["rank"].null_count():
+        line = ranks["rank"].is_null().arg_true()[0]
+        raise FormatError(source.name, line + 1, f"rank {ranks['RANK'][line]!r} is no number")
+    return ranks.group_by("SAB", "TTY").agg(pl.col("rank").max())
+
+
+_NO_LINKS = pl.DataFrame(schema={"concept_id": pl.String, "brand": pl.String})
+
+
+def _tradename_links(source: Source, edition: _Edition, intake: Intake) -> pl.DataFrame:
+    """Pairs of concepts that are drug and brand, in both directions."""
+
+    def links(frame: pl.DataFrame) -> pl.DataFrame:
+        ends = frame.filter(
+            pl.col("RELA").is_in(TRADENAME_LINKS),
+            pl.col("CUI1") != pl.col("CUI2"),
+            # RxNorm also links atoms, with no concepts named.
+            pl.col("CUI1") != "",
+            pl.col("CUI2") != "",
+        )
+        return ends.select(concept_id=edition.prefix + pl.col("CUI1"), brand=edition.prefix + pl.col("CUI2"))
+
+    one_way = pl.concat([_NO_LINKS, *intake.frames(source, _REL, ["CUI1", "CUI2", "RELA"], links)])
+    return pl.concat([one_way, one_way.select(concept_id="brand", brand="concept_id")]).unique()
+
+
+def _among(names: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
+    """The names of the concepts in `ids`, which is sorted; nearly free where the names are sorted too."""
+    own = names["concept_id"]
+    first, last = str(own.min()), str(own.max())
+    near = ids[ids.search_sorted(first, side="left") : ids.search_sorted(last, side="right")]
+    return names.filter(pl.col("concept_id").is_in(near.implode()))
+
+
+def _add_tradenames(links: pl.DataFrame, donors: pl.DataFrame, writer: VocabularyWriter) -> None:
+    lent = links.join(donors.rename({"concept_id": "brand"}), on="brand")
+    writer.add_late(lent.with_columns(rank=0, scope=pl.lit("related")))
+    writer.count("tradename links", links.height // 2)
+
+
+def _read_types(source: Source, edition: _Edition, writer: VocabularyWriter, intake: Intake) -> None:
+    for frame in intake.frames(source, _STY, ["CUI", "TUI", "STY"]):
+        writer.add_facts("types", frame.select(concept_id=edition.prefix + pl.col("CUI"), type="TUI"))
+        unlabelled = frame.filter(~pl.col("TUI").is_in(list(writer.type_labels)))
+        writer.type_labels.update(unlabelled.select("TUI", "STY").unique().iter_rows())
+
+
+def _read_retired(source: Source, writer: VocabularyWriter, intake: Intake) -> None:
+    """MRCUI: identifiers of earlier releases whose concept lives on under another one."""
+    for frame in intake.frames(source, _RETIRED, ["CUI1", "REL", "CUI2"]):
+        moved = frame.filter(pl.col("REL") == "SY", pl.col("CUI2") != "")
+        aliases = moved.select(concept_id="umls:" + pl.col("CUI2"), alias="umls:" + pl.col("CUI1"))
+        writer.add_facts("aliases", aliases)
