@@ -1,0 +1,159 @@
+"""What the three ontology formats share: their settings, and the way from statements to a vocabulary.
+
+Each format is taken apart into statements (a concept, a tag, a value); what they mean is decided here,
+once, so one ontology gives one vocabulary whichever file it comes in. A concept may be described in
+several places of a file, so whether it is obsolete is known only at the end: names wait until then.
+
+IRIs become CURIEs by their ending, `…/HP_0000118` → `hp:0000118`. The local part must hold a digit, or
+every page with an underscore in its address would be a concept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import polars as pl
+
+from sapbert.errors import ConfigError, FormatError
+from sapbert.vocab.columns import to_curies
+from sapbert.vocab.schema import SCOPES
+from sapbert.vocab.writer import VocabularyWriter
+
+RANKS = {"name": 2, "second name": 1}
+"""Tags of names that may be the preferred one: `rdfs:label` goes before `skos:prefLabel`."""
+STATEMENTS = {"concept": pl.UInt32, "tag": pl.String, "value": pl.String, "language": pl.String}
+"""What readers find: `concept` is a row of the ids given along, `tag` a scope, a key of `RANKS`, `xref`,
+`alias`, `namespace` or `obsolete`; a null language is English."""
+_OBO = "http://www.geneontology.org/formats/oboInOwl#"
+_SKOS = "http://www.w3.org/2004/02/skos/core#"
+ANNOTATIONS = {
+    "http://www.w3.org/2000/01/rdf-schema#label": "name",
+    f"{_SKOS}prefLabel": "second name",
+    f"{_SKOS}altLabel": "exact",
+    "http://www.ebi.ac.uk/efo/alternative_term": "exact",
+    f"{_OBO}hasExactSynonym": "exact",
+    f"{_OBO}hasRelatedSynonym": "related",
+    f"{_OBO}hasNarrowSynonym": "narrow",
+    f"{_OBO}hasBroadSynonym": "broad",
+    f"{_OBO}hasDbXref": "xref",
+    f"{_OBO}hasAlternativeId": "alias",
+    f"{_OBO}hasOBONamespace": "namespace",
+}
+"""IRI of an annotation property → the tag it stands for."""
+DEFAULT_NAMESPACE = f"{_OBO}default-namespace"
+_PURL = "http://purl.obolibrary.org/obo/"
+_IRI = r"^.*[/#]([A-Za-z][A-Za-z0-9.\-]*(?:_[A-Za-z]+)*)_([^/#_\s]*[0-9][^/#_\s]*)$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OboSettings:
+    """What to take from an ontology; every field is also an option of `sapbert read obo`."""
+
+    scopes: tuple[str, ...] = ("exact", "related")
+    """Scopes of the synonyms to keep, of exact, related, narrow and broad; a concept's own name always is."""
+
+    def __post_init__(self) -> None:
+        for scope in self.scopes:
+            if scope not in SCOPES:
+                raise ConfigError(f"there is no synonym scope {scope!r}; choose of {', '.join(SCOPES)}")
+
+
+class Ontology:
+    """Takes in what a reader finds in one file and hands the concepts that count to the writer."""
+
+    def __init__(self, name: str, writer: VocabularyWriter, settings: OboSettings) -> None:
+        self.name = name
+        self.default_namespace: str | None = None
+        """The namespace that says nothing about a concept, because it is the ontology's own."""
+        self._writer = writer
+        self._scopes = settings.scopes
+        self._counts: Counter[str] = Counter()
+        self._no_curie = ""
+        self._seen = [pl.Series(dtype=pl.String)]
+        self._obsolete = [pl.Series(dtype=pl.String)]
+        self._names: list[pl.DataFrame] = []
+        self._namespaces: list[pl.DataFrame] = []
+
+    def take(self, ids: pl.Series, statements: pl.DataFrame) -> None:
+        """Take in concepts by the ids the file gives them, with `STATEMENTS` on them."""
+        curies = concept_curies(ids)
+        if curies.null_count():
+            self._counts["terms without a CURIE dropped"] += curies.null_count()
+            self._no_curie = self._no_curie or ids.filter(curies.is_null())[0]
+        self._seen.append(curies.drop_nulls())
+        rows = statements.with_columns(concept_id=curies.gather(statements["concept"]))
+        rows = rows.drop_nulls(["concept_id", "value"])
+        self._obsolete.append(rows.filter(pl.col("tag") == "obsolete")["concept_id"])
+        self._names.append(_names(rows))
+        self._take_xrefs(rows.filter(pl.col("tag") == "xref"))
+        aliases = rows.filter(pl.col("tag") == "alias")
+        self._writer.add_facts("aliases", aliases.with_columns(alias=concept_curies(aliases["value"])))
+        namespaces = rows.filter(pl.col("tag") == "namespace")
+        self._namespaces.append(namespaces.select("concept_id", type="value"))
+
+    def finish(self) -> None:
+        """Hand over all that waited for the end of the file, and the counts."""
+        seen = pl.concat(self._seen).unique().to_frame("concept_id")
+        if seen.is_empty():
+            self._refuse()
+        obsolete = pl.concat(self._obsolete).unique().to_frame("concept_id")
+        nameless = seen.join(obsolete, on="concept_id", how="anti")
+        wanted = (pl.col("rank") > 0) | pl.col("scope").is_in(self._scopes)
+        while self._names:
+            live = self._names.pop(0).join(obsolete, on="concept_id", how="anti", maintain_order="left")
+            names = live.filter(wanted)
+            self._counts["synonyms of other scopes dropped"] += live.height - names.height
+            nameless = nameless.join(names, on="concept_id", how="anti")
+            self._writer.add(names)
+        for namespaces in self._namespaces:
+            types = namespaces.filter(pl.col("type").ne_missing(self.default_namespace))
+            self._writer.add_facts("types", types)
+        self._counts["terms read"] = seen.height
+        self._counts["obsolete terms dropped"] = obsolete.height
+        self._counts["terms without a name"] = nameless.height
+        for what, number in sorted(self._counts.items()):
+            if number:
+                self._writer.count(what, number)
+
+    def _take_xrefs(self, rows: pl.DataFrame) -> None:
+        # The address of a page on a concept is no CURIE; but some tools write every CURIE as a PURL.
+        is_page = pl.col("value").str.contains("://", literal=True) & ~pl.col("value").str.starts_with(_PURL)
+        values = rows.filter(~is_page)
+        xrefs = values.with_columns(xref=concept_curies(values["value"])).drop_nulls("xref")
+        self._counts["xrefs without a CURIE dropped"] += rows.height - xrefs.height
+        self._writer.add_facts("xrefs", xrefs)
+
+    def _refuse(self) -> None:
+        if self._no_curie:
+            raise FormatError(
+                self.name,
+                None,
+                f"no id of a term can be made a CURIE, such as {self._no_curie[:200]!r}",
+                hint="ids look like HP:0000118, IRIs end in HP_0000118",
+            )
+        raise FormatError(self.name, None, "no term in here", hint="is this the whole ontology?")
+
+
+def _names(rows: pl.DataFrame) -> pl.DataFrame:
+    """Names in every scope, as the writer takes them."""
+    tag = pl.col("tag")
+    is_name = tag.is_in([*RANKS, *SCOPES]) & pl.col("value").str.contains(r"\S")
+    language = pl.col("language").str.extract("^([A-Za-z]{2,})").str.to_lowercase()
+    return rows.filter(is_name).select(
+        "concept_id",
+        name="value",
+        rank=tag.replace_strict(RANKS, default=0, return_dtype=pl.Int32),
+        language=language.fill_null("en"),
+        source=pl.col("concept_id").str.extract("^([^:]*)"),
+        scope=pl.when(tag.is_in(SCOPES)).then(tag).otherwise(pl.lit("exact")),
+    )
+
+
+def concept_curies(ids: pl.Series) -> pl.Series:
+    """CURIEs of ids that are CURIEs in any spelling or IRIs; null where an id is neither."""
+    text = pl.col("id")
+    compact = pl.when(text.str.contains(_IRI)).then(text.str.replace(_IRI, "${1}:${2}"))
+    is_iri = text.str.contains("://", literal=True) | text.str.starts_with("#")
+    frame = ids.to_frame("id").select(pl.when(is_iri).then(compact).otherwise(text))
+    return to_curies(frame.to_series())
