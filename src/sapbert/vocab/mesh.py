@@ -1,0 +1,273 @@
+"""Read MeSH as NLM hands it out: descriptors (`desc2026.xml`) and supplementary records (`supp2026.xml`).
+
+MeSH has three levels: a record holds concepts, a concept holds terms. Terms of one concept are synonyms;
+those of a record's other concepts are narrower, broader or related, and keep that as their scope. Records
+are what PubMed is indexed with, so they are the concepts here unless `level` says otherwise.
+
+Supplementary records stand in no tree. Their class takes the letter of the tree where such things stand, so
+that asking for diseases (`C`) finds the rare ones as well.
+
+The files reach 700 MB and are streamed; each record is let go as soon as it has been read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from xml.etree import ElementTree as ET
+
+import polars as pl
+
+from sapbert.errors import ConfigError, FormatError
+from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.schema import ALIASES, TYPES, XREFS
+from sapbert.vocab.writer import VocabularyWriter
+
+TREES = {
+    "A": "Anatomy",
+    "B": "Organisms",
+    "C": "Diseases",
+    "D": "Chemicals and Drugs",
+    "E": "Analytical, Diagnostic and Therapeutic Techniques, and Equipment",
+    "F": "Psychiatry and Psychology",
+    "G": "Phenomena and Processes",
+    "H": "Disciplines and Occupations",
+    "I": "Anthropology, Education, Sociology, and Social Phenomena",
+    "J": "Technology, Industry, and Agriculture",
+    "K": "Humanities",
+    "L": "Information Science",
+    "M": "Named Groups",
+    "N": "Health Care",
+    "V": "Publication Characteristics",
+    "Z": "Geographicals",
+}
+"""Letter of a tree → what stands in it."""
+CLASS_TREES = {"1": "D", "2": "E", "3": "C", "4": "B", "5": "M", "6": "A"}
+"""Class of a supplementary record (chemical, protocol, disease, organism, population, anatomy) → tree."""
+LANGUAGES = {
+    "cze": "cs", "dut": "nl", "eng": "en", "fin": "fi", "fre": "fr", "ger": "de", "ita": "it", "jpn": "ja",
+    "lav": "lv", "nor": "no", "pol": "pl", "por": "pt", "rus": "ru", "scr": "hr", "slv": "sl", "spa": "es",
+    "swe": "sv",
+}  # fmt: skip
+"""Language of a file, as translated editions give it → ISO 639-1."""
+
+_RECORDS = {
+    "DescriptorRecordSet": ("DescriptorRecord", "DescriptorUI"),
+    "SupplementalRecordSet": ("SupplementalRecord", "SupplementalRecordUI"),
+}
+_SCOPES = {"NRW": "narrow", "BRD": "broad", "REL": "related"}
+_OPPOSITE = {"narrow": "broad", "broad": "narrow", "related": "related"}
+_ROWS_A_FRAME = 100_000
+_NO_ELEMENTS = 3
+"""Expat's code for a document that ends too early."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshSettings:
+    """What to take from MeSH; every field is also an option of `sapbert read mesh`."""
+
+    level: Literal["descriptor", "concept"] = "descriptor"
+    """`descriptor`: one concept a record (`mesh:D008881`), its looser terms marked by their scope.
+    `concept`: one a MeSH concept (`mesh:M0013739`), whose terms are strict synonyms; the record is its
+    cross-reference, and an alias of its preferred concept."""
+    keep_permuted: bool = False
+    """Also take terms that only put the words of another in another order (`Headache, Migraine`)."""
+
+    def __post_init__(self) -> None:
+        if self.level not in ("descriptor", "concept"):
+            raise ConfigError(f"level is descriptor or concept, got {self.level!r}")
+
+
+def read_mesh(path: Path, writer: VocabularyWriter, intake: Intake, settings: MeshSettings) -> None:
+    """Read `desc*.xml` or `supp*.xml`, plain, gzip or zip, or a folder with either or both."""
+    writer.type_labels.update(TREES)
+    batch = _Batch(writer, settings)
+    for source in _find_sources(Release(path)):
+        for record in _records(source, intake):
+            writer.count("records read", 1)
+            if settings.level == "descriptor":
+                _take_record(record, batch)
+            else:
+                _take_concepts(record, batch, intake)
+            batch.flush(at_least=_ROWS_A_FRAME)
+    batch.flush()
+
+
+def _find_sources(release: Release) -> list[Source]:
+    # A single file may have been renamed by its owner; what it is, its root element tells.
+    if not release.path.is_dir() and len(release.members) == 1:
+        only = release.members[0]
+        return [Source(only.plain_name, (only,))]
+    by_kind: dict[str, Source] = {}
+    # NLM packs desc2026.xml as desc2026.gz, without the `.xml`.
+    for source in release.find_all(r"[a-z]*(desc|supp)\d*(\.xml)?"):
+        known = by_kind.setdefault(re.sub(r"\d*(\.xml)?$", "", source.name.lower()), source)
+        if _stem(known) != _stem(source):
+            raise FormatError(
+                release.path, None, f"both {known.name} and {source.name} are in here", hint="give one year"
+            )
+    if not by_kind:
+        raise FormatError(
+            release.path, None, "no desc*.xml or supp*.xml in here", hint="give the file itself or its folder"
+        )
+    return list(by_kind.values())
+
+
+def _stem(source: Source) -> str:
+    return source.name.lower().removesuffix(".xml")
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One record of a file, whole until the next is asked for."""
+
+    ui: str
+    element: ET.Element
+    language: str
+    where: str
+    """The file it is from, for messages."""
+
+    def concepts(self) -> list[ET.Element]:
+        return self.element.findall("ConceptList/Concept")
+
+    def types(self) -> set[str]:
+        """Letters of the trees that the record stands in."""
+        if self.element.tag == "SupplementalRecord":
+            # The document type makes chemicals the default; the parser does not load it.
+            letter = CLASS_TREES.get(self.element.get("SCRClass", "1"))
+            return {letter} if letter else set()
+        numbers = self.element.iterfind("TreeNumberList/TreeNumber")
+        return {number.text.strip()[:1] for number in numbers if number.text and number.text.strip()}
+
+
+def _records(source: Source, intake: Intake) -> Iterator[_Record]:
+    root: ET.Element | None = None
+    with intake.stream(source) as stream:
+        try:
+            for event, element in ET.iterparse(stream, events=("start", "end")):  # noqa: S314  # expat limits entities
+                if root is None:
+                    root = element
+                    tag, id_tag = _kind(root, source)
+                    language = LANGUAGES.get(root.get("LanguageCode", "eng"), "und")
+                elif event == "end" and element.tag == tag:
+                    if ui := (element.findtext(id_tag) or "").strip():
+                        yield _Record(ui, element, language, source.name)
+                    else:
+                        intake.bad(FormatError(source.name, None, f"a {tag} has no {id_tag}"))
+                    root.clear()
+        except ET.ParseError as error:
+            raise _explained(error, source, begun=root is not None) from error
+
+
+def _kind(root: ET.Element, source: Source) -> tuple[str, str]:
+    if root.tag in _RECORDS:
+        return _RECORDS[root.tag]
+    raise FormatError(
+        source.name,
+        None,
+        f"expected {' or '.join(_RECORDS)}, found {root.tag[:80]}",
+        hint="is this desc*.xml?",
+    )
+
+
+def _explained(error: ET.ParseError, source: Source, *, begun: bool) -> FormatError:
+    if error.code == _NO_ELEMENTS and not begun:
+        return FormatError(source.name, None, "the file is empty", hint="fetch it again")
+    line, column = error.position
+    if error.code == _NO_ELEMENTS:
+        return FormatError(source.name, line, "the file ends within a record", hint="fetch it again")
+    problem = f"no well-formed XML in column {column + 1}: {str(error).partition(':')[0]}"
+    return FormatError(source.name, line, problem, hint="is this desc*.xml?")
+
+
+class _Batch:
+    """Rows on their way to the writer, which takes frames and not single names."""
+
+    def __init__(self, writer: VocabularyWriter, settings: MeshSettings) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._names: list[tuple[str, str, int, str, str]] = []
+        self._facts: dict[str, list[tuple[str, str]]] = {"types": [], "xrefs": [], "aliases": []}
+
+    def add_terms(self, id: str, concept: ET.Element, flag: str, language: str, scope: str) -> None:
+        """Add the terms of a MeSH concept as names of `id`; the one with `flag` is preferred."""
+        for term in concept.iterfind("TermList/Term"):
+            if term.get("IsPermutedTermYN") == "Y" and not self._settings.keep_permuted:
+                self._writer.count("permuted terms dropped", 1)
+                continue
+            rank = int(term.get(flag) == "Y")
+            self._names.append((id, term.findtext("String") or "", rank, language, scope))
+
+    def add_facts(self, table: str, id: str, values: Iterable[str]) -> None:
+        """Add rows to `types`, `xrefs` or `aliases`."""
+        self._facts[table].extend((id, value) for value in values)
+
+    def flush(self, *, at_least: int = 1) -> None:
+        """Hand over what is here if there are `at_least` so many names."""
+        if len(self._names) < at_least:
+            return
+        names = _frame(self._names, dict.fromkeys(["concept_id", "name", "rank", "language", "scope"]))
+        self._writer.add(names.with_columns(source=pl.lit("mesh")))
+        self._names = []
+        for table, schema in (("types", TYPES), ("xrefs", XREFS), ("aliases", ALIASES)):
+            self._writer.add_facts(table, _frame(self._facts[table], schema))
+            self._facts[table] = []
+
+
+def _frame(rows: list[tuple[Any, ...]], schema: Mapping[str, Any]) -> pl.DataFrame:
+    """Columns from rows; polars takes them several times faster than the rows."""
+    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
+    return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema=dict(schema))
+
+
+def _take_record(record: _Record, batch: _Batch) -> None:
+    """Make one concept of a record, its terms marked by what their concept is to the preferred one."""
+    curie = f"mesh:{record.ui}"
+    concepts = record.concepts()
+    scopes = _scopes(concepts)
+    for concept in concepts:
+        scope = "exact" if _is_preferred(concept) else scopes.get(_ui(concept), "related")
+        batch.add_terms(curie, concept, "RecordPreferredTermYN", record.language, scope)
+    batch.add_facts("types", curie, record.types())
+
+
+def _take_concepts(record: _Record, batch: _Batch, intake: Intake) -> None:
+    """Make a concept of each that the record holds."""
+    owner = [f"mesh:{record.ui}"]
+    for concept in record.concepts():
+        if not (ui := _ui(concept)):
+            intake.bad(FormatError(record.where, None, f"a Concept of {record.ui} has no ConceptUI"))
+            continue
+        curie = f"mesh:{ui}"
+        batch.add_terms(curie, concept, "ConceptPreferredTermYN", record.language, "exact")
+        batch.add_facts("types", curie, record.types())
+        batch.add_facts("xrefs", curie, owner)
+        if _is_preferred(concept):
+            batch.add_facts("aliases", curie, owner)
+
+
+def _ui(concept: ET.Element) -> str:
+    return (concept.findtext("ConceptUI") or "").strip()
+
+
+def _is_preferred(concept: ET.Element) -> bool:
+    return concept.get("PreferredConceptYN") == "Y"
+
+
+def _scopes(concepts: list[ET.Element]) -> dict[str, str]:
+    """What each concept is to the preferred one, for those of which a relation says it."""
+    preferred = {_ui(concept) for concept in concepts if _is_preferred(concept)}
+    scopes: dict[str, str] = {}
+    for concept in concepts:
+        for relation in concept.iterfind("ConceptRelationList/ConceptRelation"):
+            first, second = (relation.findtext(tag, "").strip() for tag in ("Concept1UI", "Concept2UI"))
+            # A relation reads: the second is narrower than the first.
+            scope = _SCOPES.get(relation.get("RelationName", ""), "related")
+            if first in preferred:
+                scopes[second] = scope
+            elif second in preferred:
+                scopes[first] = _OPPOSITE[scope]
+    return scopes

@@ -1,0 +1,156 @@
+"""Read OMOP vocabularies as Athena hands them out: `CONCEPT.csv` and `CONCEPT_SYNONYM.csv`.
+
+The files are separated by tabs in spite of their names, and quotes are data. A concept keeps its OMOP
+identifier (`omop:4329847`); the code it has in its own vocabulary (`snomedct:22298006`) is an alias, so both
+are found. Names are English in CONCEPT.csv by OMOP's rule; a synonym says its language.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from sapbert.curies import canonical_prefix
+from sapbert.errors import ConfigError, FormatError
+from sapbert.vocab.columns import to_curies
+from sapbert.vocab.delimited import Layout
+from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.writer import VocabularyWriter
+
+LANGUAGES = {
+    "4052786": "bn", "4059788": "ur", "4175771": "ko", "4175777": "sv", "4175908": "ne", "4175935": "rw",
+    "4180047": "he", "4180183": "da", "4180186": "en", "4180190": "fr", "4181374": "ar", "4181524": "ja",
+    "4181526": "vi", "4181536": "pt", "4181539": "ru", "4181698": "sw", "4181730": "fi", "4182349": "om",
+    "4182354": "am", "4182356": "ti", "4182503": "nl", "4182504": "de", "4182507": "it", "4182511": "es",
+    "4182948": "zh", "4183663": "id", "4183770": "km", "44802876": "ht",
+}  # fmt: skip
+"""OMOP's concept of a language, as its vocabulary builders use it → ISO 639-1."""
+UNDETERMINED = "und"
+"""ISO 639 for a language that is not known."""
+
+_CONCEPT = (
+    "concept_id", "concept_name", "domain_id", "vocabulary_id", "concept_class_id", "standard_concept",
+    "concept_code", "valid_start_date", "valid_end_date", "invalid_reason",
+)  # fmt: skip
+_SYNONYM = ("concept_id", "concept_synonym_name", "language_concept_id")
+_NO_MATCHING_CONCEPT = "0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OmopSettings:
+    """What to take from an Athena download; every field is also an option of `sapbert read omop`."""
+
+    vocabularies: tuple[str, ...] = ()
+    """Vocabularies to keep, as `vocabulary_id` spells them (`SNOMED`); none given keeps every one."""
+    domains: tuple[str, ...] = ()
+    """Domains to keep (`Condition`); none given keeps every one."""
+    standard_only: bool = False
+    """Keep only standard concepts (`standard_concept` is `S`), the ones OMOP data is mapped to."""
+    keep_invalid: bool = False
+    """Also take concepts that OMOP calls deleted or replaced (`invalid_reason`)."""
+
+
+def read_omop(path: Path, writer: VocabularyWriter, intake: Intake, settings: OmopSettings) -> None:
+    """Read an Athena download: its folder, its zip, or CONCEPT.csv alone (which has no synonyms)."""
+    release = Release(path)
+    concepts = release.find(r"CONCEPT\.csv")
+    if concepts is None:
+        raise FormatError(
+            path, None, "no CONCEPT.csv in here", hint="give the folder or zip that Athena hands out"
+        )
+    kept = _read_concepts(concepts, writer, intake, settings)
+    if synonyms := release.find(r"CONCEPT_SYNONYM\.csv"):
+        _read_synonyms(synonyms, kept, writer, intake)
+
+
+def _layout(source: Source, columns: tuple[str, ...]) -> Layout:
+    return Layout(
+        "\t", columns, header=True, hint=f"is this Athena's {source.name}? Its columns are parted by tabs"
+    )
+
+
+def _read_concepts(
+    source: Source, writer: VocabularyWriter, intake: Intake, settings: OmopSettings
+) -> pl.DataFrame:
+    """Add the wanted concepts; return the identifier and vocabulary of each."""
+    columns = [c for c in _CONCEPT if c not in ("concept_class_id", "valid_start_date", "valid_end_date")]
+    kept = [pl.DataFrame(schema={"concept_id": pl.String, "source": pl.Categorical})]
+    met: dict[str, set[str]] = {"vocabulary_id": set(), "domain_id": set()}
+    for frame in intake.frames(source, _layout(source, _CONCEPT), columns):
+        writer.count("concepts read", frame.height)
+        for column, values in met.items():
+            values.update(frame[column].unique())
+        wanted = _wanted(_identified(frame, source, intake), writer, settings)
+        _add_concepts(wanted, writer)
+        kept.append(wanted.select("concept_id", source=pl.col("vocabulary_id").cast(pl.Categorical)))
+    _refuse_unmet(settings.vocabularies, met["vocabulary_id"], f"{source.name} has no vocabulary")
+    _refuse_unmet(settings.domains, met["domain_id"], f"{source.name} has no domain")
+    return pl.concat(kept)
+
+
+def _identified(frame: pl.DataFrame, source: Source, intake: Intake) -> pl.DataFrame:
+    numbered = pl.col("concept_id").str.contains(r"^[0-9]+$")
+    for found, name in frame.filter(~numbered).select("concept_id", "concept_name").iter_rows():
+        intake.bad(FormatError(source.name, None, f"concept_id {found!r} of {name[:80]!r} is no number"))
+    return frame.filter(numbered)
+
+
+def _wanted(frame: pl.DataFrame, writer: VocabularyWriter, settings: OmopSettings) -> pl.DataFrame:
+    # OMOP's NIL is a row of the table; a linker must not offer it as a concept.
+    chosen = pl.col("concept_id") != _NO_MATCHING_CONCEPT
+    if settings.vocabularies:
+        chosen &= pl.col("vocabulary_id").is_in(settings.vocabularies)
+    if settings.domains:
+        chosen &= pl.col("domain_id").is_in(settings.domains)
+    if settings.standard_only:
+        chosen &= pl.col("standard_concept") == "S"
+    frame = frame.filter(chosen)
+    if settings.keep_invalid:
+        return frame
+    valid = frame.filter(pl.col("invalid_reason") == "")
+    writer.count("invalid concepts dropped", frame.height - valid.height)
+    return valid
+
+
+def _add_concepts(rows: pl.DataFrame, writer: VocabularyWriter) -> None:
+    ids = rows.with_columns(id="omop:" + pl.col("concept_id"))
+    writer.add(
+        ids.select(
+            concept_id="id", name="concept_name", rank=pl.lit(1, dtype=pl.Int32), source="vocabulary_id"
+        )
+    )
+    writer.add_facts("types", ids.filter(pl.col("domain_id") != "").select(concept_id="id", type="domain_id"))
+    prefixes = {vocabulary: _prefix(vocabulary) for vocabulary in ids["vocabulary_id"].unique()}
+    codes = ids.select(
+        concept_id="id", alias=pl.col("vocabulary_id").replace(prefixes) + ":" + pl.col("concept_code")
+    )
+    writer.add_facts("aliases", codes.with_columns(to_curies(codes["alias"])))
+
+
+def _prefix(vocabulary: str) -> str:
+    """The CURIE prefix of a vocabulary: `SNOMED` is `snomedct`, `RxNorm Extension` is `rxnorm_extension`."""
+    return canonical_prefix(re.sub(r"[^a-z0-9.\-]+", "_", vocabulary.lower()).strip("_.-"))
+
+
+def _read_synonyms(source: Source, kept: pl.DataFrame, writer: VocabularyWriter, intake: Intake) -> None:
+    for frame in intake.frames(source, _layout(source, _SYNONYM), list(_SYNONYM)):
+        writer.count("synonyms read", frame.height)
+        # A synonym that repeats the name is dropped by the writer only if both have one source.
+        found = frame.join(kept, on="concept_id", maintain_order="left")
+        writer.add(
+            found.select(
+                concept_id="omop:" + pl.col("concept_id"),
+                name="concept_synonym_name",
+                language=pl.col("language_concept_id").replace_strict(LANGUAGES, default=UNDETERMINED),
+                source=pl.col("source").cast(pl.String),
+            )
+        )
+
+
+def _refuse_unmet(asked: tuple[str, ...], met: set[str], problem: str) -> None:
+    if unmet := sorted(set(asked) - met):
+        there = ", ".join(sorted(met)[:20]) + (", …" if len(met) > 20 else "")
+        raise ConfigError(f"{problem} {', '.join(unmet)}; it has {there}")
