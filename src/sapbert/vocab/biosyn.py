@@ -1,0 +1,108 @@
+"""Read a BioSyn dictionary: `id||name` a line, where `|` joins several ids and several names.
+
+It comes in two forms. The raw one has a line a concept, with all its names; further ids are other ids of
+the same thing. The processed one has a line a name; further ids are other concepts of that name. They are
+told apart by whether any line has several names. In both, an id that heads no line is an alias of the
+first; one that does is a concept of its own, which the raw form refers to and the processed one also names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from sapbert.errors import FormatError
+from sapbert.vocab.columns import to_curies
+from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.tables import text_lines
+from sapbert.vocab.writer import VocabularyWriter
+
+# MEDIC, the dictionary BioSyn ships, mixes MeSH and OMIM ids without prefixes; `C` is its root.
+_MESH_ID = r"^(?:C|[CD]\d{6}(?:\d{3})?)$"
+_OMIM_ID = r"^\d{6}$"
+_HIGHEST_RANK = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BiosynSettings:
+    """What a dictionary does not say itself."""
+
+    prefix: str | None = None
+    """Prefix of ids that come without one; none given, they must look like MeSH's or OMIM's."""
+    language: str = "en"
+    source: str | None = None
+    """Source of the names; none given, the prefix of their concept."""
+
+
+def read_biosyn(source: Source, writer: VocabularyWriter, intake: Intake, settings: BiosynSettings) -> None:
+    """Read the dictionary `source`."""
+    heads: list[pl.Series] = []
+    others: list[pl.DataFrame] = []
+    several_names = False
+    names_read = 0
+    for rows in _rows(source, intake, settings.prefix):
+        several_names |= bool((rows["names"].list.len() > 1).any())
+        heads.append(rows["head"].unique())
+        others.append(rows.filter(pl.col("others").list.len() > 0))
+        names = rows.select(concept_id="head", name="names").explode("name")
+        writer.add(_complete(names, _HIGHEST_RANK - names_read - pl.int_range(pl.len()), settings))
+        names_read += names.height
+    linked = pl.concat(others).explode("others").filter(pl.col("others") != pl.col("head"))
+    own = linked["others"].is_in(pl.concat(heads).unique().implode())
+    writer.add_facts("aliases", linked.filter(~own).select(concept_id="head", alias="others"))
+    if several_names:
+        writer.add_facts("xrefs", linked.filter(own).select(concept_id="head", xref="others"))
+    else:
+        shared = linked.filter(own).select(concept_id="others", name="names").explode("name")
+        writer.add_late(_complete(shared, pl.lit(0), settings))
+
+
+def _complete(names: pl.DataFrame, rank: pl.Expr, settings: BiosynSettings) -> pl.DataFrame:
+    prefix = pl.col("concept_id").str.extract("^([^:]*)", 1)
+    source = prefix if settings.source is None else pl.lit(settings.source)
+    named = names.filter(pl.col("name").str.strip_chars() != "")
+    return named.with_columns(rank=rank, language=pl.lit(settings.language), source=source)
+
+
+def _rows(source: Source, intake: Intake, prefix: str | None) -> Iterator[pl.DataFrame]:
+    """Yield the lines as `head` (an id), `others` (ids) and `names`."""
+    first = 1
+    for block in intake.blocks(source):
+        lines = text_lines(block, first, source, intake)
+        first += block.count(b"\n")
+        halves = lines.with_columns(pl.col("text").str.splitn("||", 2).struct.rename_fields(["ids", "names"]))
+        rows = halves.unnest("text").with_columns(
+            pl.col("ids").str.split("|"), pl.col("names").str.strip_chars().str.split("|")
+        )
+        bad = pl.col("names").is_null()
+        for line, ids in rows.filter(bad).select("line", "ids").iter_rows():
+            text = "|".join(ids)[:80]
+            intake.bad(FormatError(source.name, line, f"no || in {text!r}", hint="id||name is wanted"))
+        yield _with_curies(rows.filter(~bad), source, intake, prefix)
+
+
+def _with_curies(rows: pl.DataFrame, source: Source, intake: Intake, prefix: str | None) -> pl.DataFrame:
+    each = rows.with_row_index("row").explode("ids")
+    each = each.with_columns(_curies(each["ids"].str.strip_chars(), prefix).alias("id"))
+    for line, found in each.filter(pl.col("id").is_null()).select("line", "ids").iter_rows():
+        problem = (
+            f"the id {found[:80]!r} is none of MeSH's or OMIM's"
+            if prefix is None
+            else f"{found[:80]!r} is no id"
+        )
+        intake.bad(FormatError(source.name, line, problem, hint="give --prefix for ids without one"))
+    ids = each.drop_nulls("id").group_by("row", maintain_order=True).agg("id", pl.col("names").first())
+    return ids.select(
+        pl.col("id").list.first().alias("head"), pl.col("id").list.slice(1).alias("others"), "names"
+    )
+
+
+def _curies(ids: pl.Series, prefix: str | None) -> pl.Series:
+    if prefix is None:
+        mesh, omim = ids.str.contains(_MESH_ID), ids.str.contains(_OMIM_ID)
+        ids = pl.select(
+            pl.when(mesh).then("mesh:" + ids).when(omim).then("omim:" + ids).otherwise(ids)
+        ).to_series()
+    return to_curies(ids, prefix=prefix)

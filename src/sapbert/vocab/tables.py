@@ -1,0 +1,292 @@
+"""Rows of a table, whatever file it lies in: TSV, CSV, JSONL or Parquet.
+
+A table comes in batches whose columns bear the names of their roles (`id`, `name`, …). Which column plays
+which role is the caller's choice, made once the columns of the file are known.
+
+In TSV quotes are data, as biomedical files use them (`"Dfy protein, mouse` is a MeSH name), so it can be
+cut at newlines and read in parallel. In CSV quotes part fields, and the csv module reads it, at some
+2.5 seconds a million rows: polars would fill up short rows and lose rows after a stray quote.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, Literal
+
+import polars as pl
+
+from sapbert.errors import FormatError
+from sapbert.vocab.delimited import Layout
+from sapbert.vocab.intake import Intake, Release, Source
+
+Format = Literal["tsv", "csv", "jsonl", "parquet", "biosyn"]
+FORMATS: Mapping[str, Format] = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
+"""File name ending → format; a `.txt` is told by its first line."""
+Choose = Callable[[list[str]], dict[str, str]]
+"""Says which of the columns found plays which role; raises where one is missing."""
+MANY = ("synonyms", "types")
+"""Roles whose field may be a list."""
+ROWS_A_BATCH = 200_000
+_BOM = b"\xef\xbb\xbf"
+_LONGEST_HEADER = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some rows of a table."""
+
+    frame: pl.DataFrame
+    """Strings, or lists of strings in the roles of `MANY`; null or empty where the file has nothing."""
+    line: Callable[[int], int]
+    """Line of the file where a row of this batch starts; of Parquet its row. Ask in rising order."""
+
+
+def table_source(path: Path) -> Source:
+    """Find the one table at `path`: a file, or the only one of a folder or zip."""
+    members = Release(path).members
+    if len(members) != 1:
+        raise FormatError(path, None, f"there are {len(members)} files in here", hint="give the table itself")
+    return Source(members[0].plain_name, (members[0],))
+
+
+def format_of(source: Source, intake: Intake) -> Format:
+    """Tell the format by the file's name, of a `.txt` by its first line."""
+    suffix = PurePosixPath(source.name).suffix.lower()
+    if suffix == ".txt":
+        line = first_line(source, intake)
+        return "biosyn" if "||" in line else "tsv" if "\t" in line else "csv"
+    if suffix not in FORMATS:
+        known = ", ".join([*FORMATS, ".txt"])
+        raise FormatError(source.name, None, f"no table by its name ({known})", hint="give --format")
+    return FORMATS[suffix]
+
+
+def first_line(source: Source, intake: Intake) -> str:
+    """Return the first line, without its end."""
+    with intake.stream(source) as stream:
+        line = stream.readline(_LONGEST_HEADER)
+    if not line:
+        raise FormatError(source.name, None, "the file is empty", hint="fetch it again")
+    return line.removeprefix(_BOM).decode("utf-8", "replace").rstrip("\r\n")
+
+
+def tsv_batches(source: Source, intake: Intake, choose: Choose) -> Iterator[Batch]:
+    """Read tab-separated values."""
+    header = first_line(source, intake).split("\t")
+    roles = choose(header)
+    # Columns go by number, because a header may repeat itself; it is then the first row.
+    numbers = tuple(str(number) for number in range(len(header)))
+    layout = Layout("\t", numbers, hint="fields are parted by tabs")
+    picked = {role: str(header.index(column)) for role, column in roles.items()}
+    good_lines = enumerate(_good_lines(source, intake, len(header)))
+    rows = 0
+    for frame in intake.frames(source, layout, sorted(set(picked.values()))):
+        body = frame[1:] if rows == 0 else frame
+        start = rows + frame.height - body.height
+        yield Batch(_in_roles(body, picked), partial(_advance, good_lines, start))
+        rows += frame.height
+
+
+def csv_batches(source: Source, intake: Intake, choose: Choose) -> Iterator[Batch]:
+    """Read comma-separated values, or such by semicolons or tabs, in which fields may be quoted."""
+    header = first_line(source, intake)
+    delimiter = max(",;\t", key=header.count)
+    with intake.stream(source) as stream:
+        records = _csv_records(stream, delimiter, source.name, intake)
+        columns = next(records, (1, [""]))[1]
+        roles = choose(columns)
+        wanted = [columns.index(column) for column in roles.values()]
+        while rows := list(islice(records, ROWS_A_BATCH)):
+            fields = [[record[index] for _, record in rows] for index in wanted]
+            lines = [line for line, _ in rows]
+            yield Batch(_frame(dict(zip(roles, fields, strict=True)), {}), lines.__getitem__)
+
+
+def jsonl_batches(source: Source, intake: Intake, choose: Choose, separator: str) -> Iterator[Batch]:
+    """Read one JSON object a line; the columns are the keys met in the first block of lines."""
+    roles: dict[str, str] | None = None
+    first = 1
+    for block in intake.blocks(source):
+        objects = list(_json_objects(block, first, source.name, intake))
+        first += block.count(b"\n")
+        if roles is None:
+            roles = choose(list(dict.fromkeys(key for _, found in objects for key in found)))
+        rows: list[list[Any]] = []
+        lines: list[int] = []
+        for line, found in objects:
+            try:
+                rows.append([_json_field(role, found.get(key), separator) for role, key in roles.items()])
+            except TypeError as error:
+                intake.bad(FormatError(source.name, line, str(error)))
+            else:
+                lines.append(line)
+        fields = [[row[index] for row in rows] for index in range(len(roles))]
+        many = {role: pl.List(pl.String) for role in MANY}
+        yield Batch(_frame(dict(zip(roles, fields, strict=True)), many), lines.__getitem__)
+
+
+def parquet_batches(path: Path, source: Source, intake: Intake, choose: Choose) -> Iterator[Batch]:
+    """Read a Parquet file that lies on disk as it is."""
+    with intake.stream(source) as stream:
+        while stream.read(1 << 20):  # the whole file must pass for its checksum
+            pass
+    try:
+        scan = pl.scan_parquet(path)
+        schema = scan.collect_schema()
+        roles = choose(schema.names())
+        fields = [_parquet_field(role, column, schema[column], source) for role, column in roles.items()]
+        for start in range(0, scan.select(pl.len()).collect().item(), ROWS_A_BATCH):
+            frame = scan.slice(start, ROWS_A_BATCH).select(fields).collect()
+            yield Batch(frame, partial(operator.add, start + 1))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        problem = str(error).partition("\n")[0]
+        raise FormatError(source.name, None, f"no readable Parquet file: {problem}") from error
+
+
+def text_lines(block: bytes, first: int, source: Source, intake: Intake) -> pl.DataFrame:
+    """The lines of a block that are neither blank nor broken, as `line` (counted from `first`) and `text`."""
+    try:
+        texts = block.decode().split("\n")
+        numbers = list(range(first, first + len(texts)))
+    except UnicodeDecodeError:
+        texts, numbers = [], []
+        for number, raw in enumerate(block.split(b"\n"), first):
+            try:
+                texts.append(raw.decode())
+                numbers.append(number)
+            except UnicodeDecodeError as error:
+                problem = utf8_problem(raw, error)
+                intake.bad(FormatError(source.name, number, problem, hint="the file must be UTF-8"))
+    lines = pl.DataFrame({"line": numbers, "text": texts}, schema={"line": pl.Int64, "text": pl.String})
+    return lines.filter(pl.col("text").str.strip_chars() != "")
+
+
+def utf8_problem(raw: bytes, error: UnicodeDecodeError) -> str:
+    """Say which byte of a line is not UTF-8."""
+    return f"byte 0x{raw[error.start]:02x} in column {error.start + 1} is not UTF-8"
+
+
+def _in_roles(frame: pl.DataFrame, picked: Mapping[str, str]) -> pl.DataFrame:
+    return frame.select(pl.col(column).alias(role) for role, column in picked.items())
+
+
+def _frame(fields: Mapping[str, list[Any]], types: Mapping[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(fields, schema={role: types.get(role, pl.String) for role in fields})
+
+
+def _good_lines(source: Source, intake: Intake, width: int) -> Iterator[int]:
+    """Yield the number of each line that `Intake.frames` makes a row of: a second look, for errors only."""
+    with intake.stream(source) as stream:
+        for number, raw in enumerate(stream, 1):
+            line = raw.removeprefix(_BOM) if number == 1 else raw
+            if line.strip() and line.count(b"\t") == width - 1 and _decodes(line):
+                yield number
+
+
+def _decodes(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _advance(numbers: Iterable[tuple[int, int]], start: int, row: int) -> int:
+    return next(line for index, line in numbers if index == start + row)
+
+
+def _csv_records(
+    stream: BinaryIO, delimiter: str, name: str, intake: Intake
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records of the header's length, each with the line where it starts."""
+    broken: dict[int, str] = {}
+    reader = csv.reader(_decoded(stream, broken), delimiter=delimiter, strict=True)
+    width = 0
+    while True:
+        start = reader.line_num + 1
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            intake.bad(FormatError(name, start, f"broken record: {error}", hint="is a quote left open?"))
+            continue
+        if broken:
+            intake.bad(FormatError(name, *broken.popitem(), hint="the file must be UTF-8"))
+            broken.clear()
+        elif len(record) == (width := width or len(record)):
+            yield start, record
+        elif any(field.strip() for field in record):
+            intake.bad(FormatError(name, start, f"expected {width} columns, found {len(record)}"))
+
+
+def _decoded(stream: BinaryIO, broken: dict[int, str]) -> Iterator[str]:
+    """Decode line by line, noting in `broken` the lines that are not UTF-8."""
+    for number, raw in enumerate(stream, 1):
+        line = raw.removeprefix(_BOM) if number == 1 else raw
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            broken[number] = utf8_problem(line, error)
+            yield line.decode("utf-8", "replace")
+
+
+def _json_objects(
+    block: bytes, first: int, name: str, intake: Intake
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(block.split(b"\n"), first):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except UnicodeDecodeError as error:
+            intake.bad(FormatError(name, number, utf8_problem(line, error), hint="the file must be UTF-8"))
+        except (ValueError, RecursionError) as error:
+            intake.bad(FormatError(name, number, f"no JSON: {error}", hint="one object a line is wanted"))
+        else:
+            if isinstance(found, dict):
+                yield number, found
+            else:
+                problem = f"a {type(found).__name__} instead of an object"
+                intake.bad(FormatError(name, number, problem, hint="one object a line is wanted"))
+
+
+def _json_field(role: str, value: object, separator: str) -> str | list[str] | None:
+    if role in MANY:
+        if isinstance(value, list):
+            return [text for text in (_json_text(role, item) for item in value) if text is not None]
+        text = _json_text(role, value)
+        return [] if text is None else text.split(separator)
+    return _json_text(role, value)
+
+
+def _json_text(role: str, value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        # A lone surrogate (`\ud800`) is valid JSON and no text.
+        return value and value.encode("utf-8", "replace").decode()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    raise TypeError(f"the {role} is a {type(value).__name__}")
+
+
+def _parquet_field(role: str, column: str, dtype: pl.DataType, source: Source) -> pl.Expr:
+    if role in MANY and dtype == pl.List:
+        return pl.col(column).cast(pl.List(pl.String)).alias(role)
+    if dtype.is_nested():
+        raise FormatError(source.name, None, f"the column {column!r} holds no text but {dtype}")
+    return pl.col(column).cast(pl.String).alias(role)
