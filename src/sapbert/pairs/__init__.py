@@ -1,0 +1,1 @@
+"""PAIRS: two names of one concept, ready for training."""

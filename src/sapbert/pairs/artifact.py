@@ -1,0 +1,157 @@
+"""The pairs artifact: plain numpy arrays, mapped into memory, read without polars.
+
+Training runs on bare GPU machines, so this needs numpy and nothing else; and it must start at once on
+twelve million pairs, so nothing is parsed: names are UTF-8 bytes with offsets, pairs are row numbers.
+
+| file | type | what |
+|---|---|---|
+| `names.npy` | uint8 | the folded names, one after the other, as UTF-8 |
+| `offsets.npy` | int64 (names + 1) | where each begins |
+| `concepts.npy` | int32 (names) | the number of the concept each belongs to; rows of a concept lie together |
+| `concept_ids.npy`, `concept_offsets.npy` | uint8, int64 | the identifiers of the concepts, stored likewise |
+| `pairs.npy` | int32 (pairs, 2) | two rows of names of one concept |
+| `homonyms.npy` | int32 (rows, 2) | a row whose text names several concepts, and the group with that text |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapbert.artifacts import Manifest, load_manifest
+
+KIND = "pairs"
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Many strings in one array."""
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> str:
+        row = range(len(self))[row]
+        return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
+
+    def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[str]:
+        """Return the strings in `rows`."""
+        return [self[int(row)] for row in rows]
+
+    def span(self, start: int, stop: int) -> list[str]:
+        """Return the strings from row `start` to row `stop`, faster than one by one."""
+        bounds = (self.offsets[start : stop + 1] - self.offsets[start]).tolist()
+        data = self.data[self.offsets[start] : self.offsets[stop]].tobytes()
+        return [data[a:b].decode() for a, b in pairwise(bounds)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The pairs artifact at `path`."""
+
+    path: Path
+    manifest: Manifest
+    names: Texts
+    concepts: NDArray[np.int32]
+    """Concept number of each name.  # (names,)"""
+    concept_ids: Texts
+    pairs: NDArray[np.int32]
+    """Rows of two names of one concept.  # (pairs, 2)"""
+    homonyms: NDArray[np.int32]
+    """Rows of ambiguous names, ascending, with the group of each.  # (rows, 2)"""
+    _members: dict[int, NDArray[np.int32]] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: Path | str, *, verify: bool = True) -> Pairs:
+        """Map the artifact written by `sapbert pairs` into memory, checking that it is whole."""
+        folder = Path(path)
+        manifest = load_manifest(folder, kind=KIND, verify=verify)
+
+        def load(name: str) -> NDArray[Any]:
+            array: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            return array
+
+        return cls(
+            folder,
+            manifest,
+            Texts(load("names"), load("offsets")),
+            load("concepts"),
+            Texts(load("concept_ids"), load("concept_offsets")),
+            load("pairs"),
+            load("homonyms"),
+        )
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def share_concept(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        """Tell which of some names have a concept in common, also through an ambiguous text.
+
+        "cold" names an infection and a temperature: it is no negative of the names of either, whichever
+        of the two it was drawn for.  # (rows, rows)
+        """
+        own = self.concepts[rows]
+        position, concept = np.arange(len(rows)), own
+        at = np.minimum(np.searchsorted(self.homonyms[:, 0], rows), max(len(self.homonyms) - 1, 0))
+        known = self.homonyms[at, 0] == rows if len(self.homonyms) else np.zeros(len(rows), np.bool_)
+        for index in np.flatnonzero(known):
+            others = self.concepts[self._rows_like(int(self.homonyms[at[index], 1]))]
+            position = np.append(position, np.full(len(others), index))
+            concept = np.append(concept, others)
+        _, column = np.unique(concept, return_inverse=True)
+        incidence = np.zeros((len(rows), int(column.max(initial=0)) + 1), np.float32)
+        incidence[position, column] = 1
+        shared: NDArray[np.bool_] = incidence @ incidence.T > 0
+        return shared
+
+    def _rows_like(self, group: int) -> NDArray[np.int32]:
+        """The rows of the names table that have the text of `group`."""
+        if not self._members:
+            order = np.argsort(self.homonyms[:, 1], kind="stable")
+            cuts = np.flatnonzero(np.diff(self.homonyms[order, 1])) + 1
+            self._members.update(enumerate(np.split(self.homonyms[order, 0], cuts)))
+        return self._members[group]
+
+
+class ArrayWriter:
+    """Writes a `.npy` file piece by piece, so that an array of any size passes through little memory."""
+
+    def __init__(self, path: Path, dtype: type[np.generic], width: int | None = None) -> None:
+        self.rows = 0
+        self._dtype = np.dtype(dtype).newbyteorder("<")
+        self._row_shape = () if width is None else (width,)
+        self._file = open(path, "wb")
+        self._write_header()
+
+    def append(self, array: NDArray[Any] | bytes) -> None:
+        """Append rows."""
+        rows = np.frombuffer(array, np.uint8) if isinstance(array, bytes) else array
+        self._file.write(np.ascontiguousarray(rows, self._dtype).data)
+        self.rows += len(rows)
+
+    def _write_header(self) -> None:
+        shape = (self.rows, *self._row_shape)
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+        # numpy leaves room for the first dimension to grow, so a header can be rewritten in place.
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._file.seek(0)
+            self._write_header()
+        self._file.close()

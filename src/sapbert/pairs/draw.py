@@ -1,0 +1,197 @@
+"""Turn a vocabulary into positive pairs: two names of one concept.
+
+Names are folded; those of a concept that fold alike teach nothing, so one is kept, and a concept left
+with one name yields no pair. Negatives are not made here: they are the other concepts of a batch. For
+them, names whose text belongs to several concepts are recorded (`Pairs.homonyms`).
+
+The vocabulary is worked through part by part, so memory does not grow with it but for eight bytes a name,
+by which equal texts of different concepts are found: a 64-bit hash. Two different texts that happen to
+hash alike (odds of one in a hundred thousand over all of UMLS) are merely not used as negatives.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sapbert.artifacts import Draft, create
+from sapbert.errors import ConfigError, SapbertError
+from sapbert.pairs.artifact import KIND, ArrayWriter, Pairs
+from sapbert.pairs.sampling import Languages, draw
+from sapbert.vocab.columns import fold_tidy_names
+from sapbert.vocab.intake import Progress, ordered_map, silent
+from sapbert.vocab.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSettings:
+    """How pairs are drawn; every field is also an option of `sapbert pairs`."""
+
+    limit: int = 50
+    """Most pairs drawn from one concept."""
+    seed: int = 33
+    """Same vocabulary and seed, same pairs."""
+    languages: Languages = Languages.ANY
+    """Pair names of any languages, only within one language, or only across languages."""
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ConfigError(f"limit is the most pairs of a concept, at least 1, got {self.limit}")
+        if not 0 <= self.seed < 2**64:
+            raise ConfigError(f"seed is a number from 0 to 2**64 - 1, got {self.seed}")
+
+
+class Names(NamedTuple):
+    """The distinct folded names of some whole concepts."""
+
+    texts: pl.Series
+    concepts: NDArray[np.int64]
+    """The concept of each name, numbered from 0."""
+    languages: NDArray[np.int64]
+    """A number for each name that changes where the language does."""
+    ids: pl.Series
+    """The identifier of each concept."""
+
+    @classmethod
+    def of(cls, concept_ids: pl.Series, texts: pl.Series, languages: pl.Series | None = None) -> Self:
+        """Number the concepts of distinct names; rows of a concept must lie together."""
+        concepts = concept_ids.rle_id().to_numpy().astype(np.int64)
+        starts = np.flatnonzero(np.diff(concepts, prepend=-1))
+        numbers = (
+            np.zeros_like(concepts) if languages is None else languages.rle_id().to_numpy().astype(np.int64)
+        )
+        return cls(texts, concepts, numbers, concept_ids.gather(starts))
+
+
+def draw_pairs(
+    vocabulary: Vocabulary,
+    target: Path,
+    settings: PairSettings,
+    *,
+    overwrite: bool = False,
+    progress: Progress = silent,
+) -> Pairs:
+    """Write the pairs artifact of a vocabulary to `target` and open it."""
+    parts = vocabulary.parts()
+    with create(target, overwrite=overwrite) as draft:
+        with PairsWriter(draft) as writer:
+            read = partial(_distinct_names, rule=settings.languages)
+            for done, names in enumerate(ordered_map(read, parts), 1):
+                rows = draw(
+                    names.concepts,
+                    names.languages,
+                    first_concept=writer.concepts,
+                    rule=settings.languages,
+                    limit=settings.limit,
+                    seed=settings.seed,
+                )
+                writer.add(names, rows)
+                progress("pairs", done, len(parts))
+        if not writer.pairs:
+            raise SapbertError(f"{vocabulary.path}: no concept has two names that could make a pair")
+        inputs = {vocabulary.path.name: {"fingerprint": vocabulary.fingerprint}}
+        draft.seal(KIND, settings=asdict(settings), inputs=inputs, counts=writer.counts())
+    return Pairs.open(target, verify=False)
+
+
+def _distinct_names(part: Path, rule: Languages) -> Names:
+    """Fold the names of some whole concepts and keep the distinct ones, of each concept in order."""
+    frame = pl.read_parquet(part, columns=["concept_id", "name", "language"])
+    text = fold_tidy_names(frame["name"])
+    folded = frame.select("concept_id", "language", text, concept=pl.col("concept_id").rle_id())
+    ordered = folded.sort("concept", "name", "language")
+    distinct = ordered.filter(
+        (pl.col("concept") != pl.col("concept").shift()).fill_null(value=True)
+        | (pl.col("name") != pl.col("name").shift()),
+        pl.col("name") != "",
+    )
+    if rule is not Languages.ANY:
+        distinct = distinct.sort("concept", "language", "name")
+    return Names.of(distinct["concept_id"], distinct["name"], distinct["language"])
+
+
+class PairsWriter:
+    """Writes the arrays of a pairs artifact piece by piece."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._path = draft.path
+        self._stack = ExitStack()
+        self._hashes: list[NDArray[np.uint64]] = []
+        self.homonyms = 0
+
+    def __enter__(self) -> Self:
+        def array(name: str, dtype: type[np.generic], width: int | None = None) -> ArrayWriter:
+            return self._stack.enter_context(ArrayWriter(self._path / f"{name}.npy", dtype, width))
+
+        self._names, self._offsets = array("names", np.uint8), array("offsets", np.int64)
+        self._ids, self._id_offsets = array("concept_ids", np.uint8), array("concept_offsets", np.int64)
+        self._concepts = array("concepts", np.int32)
+        self._pairs = array("pairs", np.int32, 2)
+        for offsets in (self._offsets, self._id_offsets):
+            offsets.append(np.zeros(1, np.int64))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is None:
+            self._write_homonyms()
+        self._stack.__exit__(*error)  # type: ignore[arg-type]  # the three that were given
+
+    @property
+    def concepts(self) -> int:
+        """Concepts written so far."""
+        return self._id_offsets.rows - 1
+
+    @property
+    def pairs(self) -> int:
+        """Pairs written so far."""
+        return self._pairs.rows
+
+    def add(self, names: Names, pairs: NDArray[np.int64]) -> None:
+        """Append whole concepts and pairs of their names, as row numbers within `names`."""
+        first_name = self._offsets.rows - 1
+        if first_name + len(names.texts) >= 2**31:
+            raise SapbertError("more than two thousand million names do not fit one pairs artifact")
+        self._concepts.append(names.concepts + self.concepts)
+        self._pairs.append(pairs + first_name)
+        _append_texts(names.texts, self._names, self._offsets)
+        _append_texts(names.ids, self._ids, self._id_offsets)
+        self._hashes.append(names.texts.hash().to_numpy())
+
+    def counts(self) -> dict[str, int]:
+        """What was written."""
+        return {
+            "pairs": self.pairs,
+            "names": self._offsets.rows - 1,
+            "concepts": self.concepts,
+            "ambiguous names": self.homonyms,
+        }
+
+    def _write_homonyms(self) -> None:
+        hashes = np.concatenate([np.empty(0, np.uint64), *self._hashes])
+        self._hashes.clear()
+        order = np.argsort(hashes)
+        repeats = np.diff(hashes[order], prepend=hashes[order[:1]] + np.uint64(1)) == 0
+        del hashes
+        shared = repeats.copy()
+        shared[:-1] |= repeats[1:]
+        rows, begins = order[shared], np.flatnonzero(~repeats[shared])
+        # Groups are numbered by their first row, so that the numbers do not depend on the hash.
+        rank = np.argsort(np.argsort(np.minimum.reduceat(rows, begins))) if len(rows) else begins
+        group = np.repeat(rank, np.diff(begins, append=len(rows)))
+        ascending = np.argsort(rows)
+        self.homonyms = len(rows)
+        with ArrayWriter(self._path / "homonyms.npy", np.int32, 2) as homonyms:
+            homonyms.append(np.stack([rows, group], axis=1)[ascending])
+
+
+def _append_texts(texts: pl.Series, data: ArrayWriter, offsets: ArrayWriter) -> None:
+    ends = np.cumsum(texts.str.len_bytes().to_numpy(), dtype=np.int64)
+    offsets.append(ends + data.rows)
+    data.append(texts.str.join("").cast(pl.Binary).item())

@@ -1,0 +1,122 @@
+"""Pairs for fine-tuning: each labelled mention with every name of its concept.
+
+The table has a `mention` and a `concept_ids` column. In the benchmarks' way of writing, `|` parts a
+composite mention ("breast cancer|ovarian cancer") and its identifiers, part by part; a mention in one
+part with several identifiers, joined by `|` or `+`, may mean any of them. A mention seen many times
+makes its pairs once: how often a corpus repeats it says nothing about its names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sapbert.artifacts import create
+from sapbert.errors import FormatError, SapbertError
+from sapbert.pairs.artifact import KIND, Pairs
+from sapbert.pairs.draw import Names, PairsWriter
+from sapbert.vocab.columns import fold_names, to_curies
+from sapbert.vocab.intake import Intake
+from sapbert.vocab.tables import table_source, tsv_batches
+from sapbert.vocab.vocabulary import Vocabulary
+
+_COLUMNS = ("mention", "concept_ids")
+
+
+def pair_mentions(
+    vocabulary: Vocabulary, table: Path, target: Path, *, prefix: str | None = None, overwrite: bool = False
+) -> Pairs:
+    """Write the pairs of the mentions in `table` (TSV, may be gzip) to `target` and open them.
+
+    `prefix` is for identifiers that come without one. A mention whose concept the vocabulary does not
+    have is left out and counted.
+    """
+    intake = Intake()
+    mentions = _read_mentions(table, intake)
+    labelled = _known(_label(mentions, prefix), vocabulary)
+    names = _names(labelled, vocabulary)
+    rows = _pair_rows(names)
+    if not len(rows):
+        raise SapbertError(f"{table}: no mention has a concept of {vocabulary.path} with another name")
+    with create(target, overwrite=overwrite) as draft:
+        with PairsWriter(draft) as writer:
+            writer.add(Names.of(names["concept_id"], names["text"]), rows)
+        unknown = mentions.height - labelled["row"].n_unique()
+        counts = {**writer.counts(), "mentions": mentions.height, "mentions without a known concept": unknown}
+        inputs = {vocabulary.path.name: {"fingerprint": vocabulary.fingerprint}, **intake.inputs}
+        draft.seal(KIND, settings={"mentions": table.name, "prefix": prefix}, inputs=inputs, counts=counts)
+    return Pairs.open(target, verify=False)
+
+
+def _read_mentions(table: Path, intake: Intake) -> pl.DataFrame:
+    source = table_source(table)
+
+    def choose(header: list[str]) -> dict[str, str]:
+        for column in _COLUMNS:
+            if column not in header:
+                found = ", ".join(header)[:200]
+                problem = f"no column {column!r} among: {found}"
+                raise FormatError(source.name, 1, problem, hint="give a TSV with a header")
+        return {column: column for column in _COLUMNS}
+
+    rows = pl.concat(batch.frame for batch in tsv_batches(source, intake, choose))
+    return rows.with_row_index("row")
+
+
+def _label(mentions: pl.DataFrame, prefix: str | None) -> pl.DataFrame:
+    """One row a mention part and identifier: `row`, `text`, `concept_id` (null where it is no CURIE)."""
+    parts = mentions.select(
+        "row",
+        text=pl.col("mention").str.split("|"),
+        id=pl.col("concept_ids").str.replace_all("+", "|", literal=True).str.split("|"),
+    )
+    part_by_part = parts.filter(pl.col("text").list.len() == pl.col("id").list.len()).explode("text", "id")
+    any_of = (
+        parts.filter(pl.col("text").list.len() == 1, pl.col("id").list.len() > 1)
+        .explode("text")
+        .explode("id")
+    )
+    labelled = pl.concat([part_by_part, any_of])
+    return labelled.select(
+        "row", text=fold_names(labelled["text"]), concept_id=to_curies(labelled["id"], prefix=prefix)
+    ).filter(pl.col("text") != "")
+
+
+def _known(labelled: pl.DataFrame, vocabulary: Vocabulary) -> pl.DataFrame:
+    """Keep the mentions of concepts that the vocabulary has; an identifier it has not may be an alias."""
+    own = labelled.lazy().join(vocabulary.names, on="concept_id", how="semi")
+    others = labelled.lazy().join(vocabulary.names, on="concept_id", how="anti")
+    moved = others.join(vocabulary.aliases, left_on="concept_id", right_on="alias")
+    return pl.concat([own, moved.select("row", "text", concept_id="concept_id_right")]).collect()
+
+
+def _names(labelled: pl.DataFrame, vocabulary: Vocabulary) -> pl.DataFrame:
+    """The distinct texts of the concepts concerned: `concept_id`, `text`, `is_mention`, `is_name`."""
+    own = (
+        vocabulary.names.join(labelled.lazy(), on="concept_id", how="semi")
+        .select("concept_id", "name")
+        .collect()
+    )
+    both = pl.concat(
+        [
+            own.select("concept_id", text=fold_names(own["name"]), is_mention=False, is_name=True),
+            labelled.select("concept_id", "text", is_mention=True, is_name=False),
+        ]
+    )
+    distinct = both.filter(pl.col("text") != "").group_by("concept_id", "text")
+    return distinct.agg(pl.any("is_mention", "is_name")).sort("concept_id", "text")
+
+
+def _pair_rows(names: pl.DataFrame) -> NDArray[np.int64]:
+    """Each mention with each other name of its concept, as row numbers, each pair once.  # (pairs, 2)"""
+    numbered = names.with_row_index("row")
+    mentions = numbered.filter("is_mention").select("concept_id", mention="row")
+    own = numbered.filter("is_name").select("concept_id", name="row")
+    pairs = mentions.join(own, on="concept_id").filter(pl.col("mention") != pl.col("name"))
+    ordered = pairs.select(
+        left=pl.min_horizontal("mention", "name"), right=pl.max_horizontal("mention", "name")
+    )
+    return ordered.unique().sort("left", "right").to_numpy().astype(np.int64)

@@ -1,0 +1,125 @@
+"""The reference code's own file of pairs: one `id||name||name` a line.
+
+Written for users of other SapBERT copies and read so that pairs made elsewhere train here. The format
+cannot hold a name with `||` in it, or with `|` beside a separator; such pairs are left out and counted.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from sapbert.artifacts import create
+from sapbert.errors import ArtifactError, FormatError, SapbertError
+from sapbert.pairs.artifact import KIND, Pairs
+from sapbert.pairs.draw import Names, PairsWriter
+from sapbert.vocab.columns import fold_names, to_curies
+from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.tables import table_source, text_lines
+
+_PAIRS_AT_A_TIME = 500_000
+
+
+def write_reference(pairs: Pairs, target: Path, *, overwrite: bool = False) -> int:
+    """Write `pairs` as text to `target`, whole or not at all; return how many could not be written."""
+    if target.is_dir():
+        raise ArtifactError(f"{target} is a folder; give the name of a text file")
+    if target.exists() and not overwrite:
+        raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    left_out = 0
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        with open(partial, "wb") as file:
+            for start in range(0, len(pairs), _PAIRS_AT_A_TIME):
+                lines = _lines(pairs, start, min(start + _PAIRS_AT_A_TIME, len(pairs)))
+                # Of three bars in a row nobody can tell which two are the separator.
+                clear = ~lines.str.contains("|||", literal=True)
+                whole = lines.filter(clear & (lines.str.count_matches("||", literal=True) == 2))
+                left_out += len(lines) - len(whole)
+                file.write("".join(f"{line}\n" for line in whole).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return left_out
+
+
+def read_reference(
+    path: Path, target: Path, intake: Intake, *, prefix: str | None = None, overwrite: bool = False
+) -> Pairs:
+    """Make a pairs artifact at `target` of the text file at `path` and open it.
+
+    Identifiers without a prefix get `prefix` (`umls` for the reference's own files).
+    """
+    source = table_source(path)
+    rows = _parse(source, intake, prefix)
+    long = pl.concat([rows.select("concept_id", text="left"), rows.select("concept_id", text="right")])
+    names = long.unique().sort("concept_id", "text").with_row_index("row")
+    found = rows.join(names.rename({"text": "left", "row": "a"}), on=["concept_id", "left"]).join(
+        names.rename({"text": "right", "row": "b"}), on=["concept_id", "right"]
+    )
+    numbers = found.select(left=pl.min_horizontal("a", "b"), right=pl.max_horizontal("a", "b"))
+    with create(target, overwrite=overwrite) as draft:
+        with PairsWriter(draft) as writer:
+            content = Names.of(names["concept_id"], names["text"])
+            writer.add(content, numbers.unique().sort("left", "right").to_numpy().astype(np.int64))
+        counts = writer.counts()
+        if intake.skipped:
+            counts["bad rows skipped"] = intake.skipped
+        draft.seal(KIND, settings={"prefix": prefix}, inputs=intake.inputs, counts=counts)
+    return Pairs.open(target, verify=False)
+
+
+def _lines(pairs: Pairs, start: int, stop: int) -> pl.Series:
+    rows = pairs.pairs[start:stop]
+    # Pairs lie in the order of their concepts, so their names lie close together.
+    first, last = int(rows.min()), int(rows.max()) + 1
+    texts = pl.Series(pairs.names.span(first, last))
+    concepts = pairs.concepts[rows[:, 0]]
+    low, high = int(concepts.min()), int(concepts.max()) + 1
+    ids = pl.Series(pairs.concept_ids.span(low, high))
+    columns = [ids.gather(concepts - low), *(texts.gather(rows[:, side] - first) for side in (0, 1))]
+    return pl.select(pl.concat_str(columns, separator="||")).to_series()
+
+
+def _parse(source: Source, intake: Intake, prefix: str | None) -> pl.DataFrame:
+    first = 1
+    frames = []
+    for block in intake.blocks(source):
+        lines = text_lines(block, first, source, intake)
+        first += block.count(b"\n")
+        text = lines["text"].str.strip_chars_end("\r")
+        fields = text.str.split_exact("||", 2).struct.unnest().rename(_FIELD_NAMES)
+        frame = fields.with_columns(
+            concept_id=to_curies(fields["id"].fill_null(""), prefix=prefix),
+            left=fold_names(fields["left"].fill_null("")),
+            right=fold_names(fields["right"].fill_null("")),
+            count=text.str.count_matches("||", literal=True),
+        )
+        shaped = (frame["count"] == 2) & (frame["left"] != "") & (frame["right"] != "")
+        whole = shaped & frame["concept_id"].is_not_null()
+        for row in (~whole).arg_true():
+            intake.bad(_bad_line(source.name, lines["line"][row], text[row], shaped=shaped[row]))
+        frames.append(
+            frame.filter(whole, pl.col("left") != pl.col("right")).select("concept_id", "left", "right")
+        )
+    rows = pl.concat(frames)
+    if rows.is_empty():
+        raise SapbertError(f"{source.name}: no pair of two different names in here")
+    return rows
+
+
+_FIELD_NAMES = {"field_0": "id", "field_1": "left", "field_2": "right"}
+
+
+def _bad_line(name: str, line: int, text: str, *, shaped: bool) -> FormatError:
+    if shaped:
+        return FormatError(
+            name, line, f"{text.split('||')[0]!r} is no identifier with a prefix", hint="give --prefix"
+        )
+    return FormatError(name, line, f"expected id||name||name, found {text[:80]!r}")

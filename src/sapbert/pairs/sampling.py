@@ -1,0 +1,94 @@
+"""Which pairs to draw: at most `limit` for a concept, uniformly, without listing all of them.
+
+A concept with n names offers n(n-1)/2 pairs, some of them millions; listing them to pick fifty would
+take the whole day. Instead the pairs of a concept are numbered: name p, in the order of its concept,
+makes a pair with each of the `partners[p]` names from `first[p]` on. Fifty different numbers are drawn
+by Floyd's algorithm, for all concepts at once, and turned back into names.
+
+Random numbers are a hash of seed, concept and draw, so they do not depend on how the vocabulary is cut
+into parts, on the number of threads, or on the version of numpy.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class Languages(StrEnum):
+    """Which names of a concept may be paired."""
+
+    ANY = "any"
+    WITHIN = "within"
+    """Only names of one language."""
+    ACROSS = "across"
+    """Only names of different languages."""
+
+
+def draw(
+    concepts: Ints, languages: Ints, *, first_concept: int, rule: Languages, limit: int, seed: int
+) -> Ints:
+    """Return row numbers of pairs, in order.  # (pairs, 2)
+
+    `concepts` numbers the concept of each row from 0, ascending; `languages` numbers the language of
+    each row, ascending within a concept; `first_concept` is the number of the first concept among all.
+    """
+    if not len(concepts):
+        return np.empty((0, 2), np.int64)
+    start = np.flatnonzero(np.diff(concepts, prepend=-1))
+    first, partners = _partners(concepts, languages, start, rule)
+    ends = np.cumsum(partners)
+    offered = np.add.reduceat(partners, start)
+    drawn = np.minimum(offered, limit)
+    numbers = np.arange(drawn.sum()) - np.repeat(np.cumsum(drawn) - drawn, drawn)
+    many = np.flatnonzero(offered > limit)
+    if len(many):
+        keys = _mix(np.uint64(seed) ^ _mix((many + first_concept).astype(np.uint64)))
+        numbers[np.repeat(offered > limit, drawn)] = _distinct(offered[many], limit, keys).ravel()
+    numbers += np.repeat((ends - partners)[start], drawn)
+    right = np.searchsorted(ends, numbers, side="right")
+    left = first[right] + numbers - (ends - partners)[right]
+    return np.stack([left, right], axis=1)
+
+
+def _partners(concepts: Ints, languages: Ints, start: Ints, rule: Languages) -> tuple[Ints, Ints]:
+    """The first row each row is paired with, and how many from there on; all come before it."""
+    rows = np.arange(len(concepts))
+    concept_start = np.repeat(start, np.diff(start, append=len(concepts)))
+    if rule is Languages.ANY:
+        return concept_start, rows - concept_start
+    language_starts = np.flatnonzero((np.diff(languages, prepend=-1) != 0) | (rows == concept_start))
+    language_start = np.repeat(language_starts, np.diff(language_starts, append=len(concepts)))
+    if rule is Languages.WITHIN:
+        return language_start, rows - language_start
+    return concept_start, language_start - concept_start
+
+
+def _distinct(offered: Ints, count: int, keys: NDArray[np.uint64]) -> Ints:
+    """For each number offered, `count` different numbers below it, uniformly drawn and sorted."""
+    chosen = np.empty((len(offered), count), np.int64)
+    for step in range(count):
+        top = offered - count + step
+        # Floyd: a number below or at `top`; if it was taken before, `top` itself, which cannot have been.
+        number = (_unit(_mix(keys + np.uint64(step))) * (top + 1)).astype(np.int64)
+        taken = (chosen[:, :step] == number[:, None]).any(axis=1)
+        chosen[:, step] = np.where(taken, top, number)
+    chosen.sort(axis=1)
+    return chosen
+
+
+def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64: scatters consecutive numbers over all 64-bit ones."""
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def _unit(value: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """A number in [0, 1) from the upper 53 bits."""
+    return (value >> np.uint64(11)).astype(np.float64) * 2.0**-53
