@@ -1,0 +1,94 @@
+"""Read UMLS and draw pairs the plain way: lines, split, set, dict of lists, combinations, sample.
+
+What most copies of the reference do, with its faults mended where they change the result (all
+tradenames are kept, sampling is seeded). Run as `python plain_umls.py META OUT.txt REPORT.json`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+
+def read_ranks(meta: Path) -> dict[tuple[str, str], int]:
+    with open(meta / "MRRANK.RRF", encoding="utf-8") as file:
+        rows = (line.split("|") for line in file)
+        return {(fields[1], fields[2]): int(fields[0]) for fields in rows}
+
+
+def read_names(meta: Path) -> tuple[dict[str, list[str]], dict[str, tuple[tuple[int, ...], str]]]:
+    """The distinct lowercase names of each concept, and its preferred name."""
+    ranks = read_ranks(meta)
+    seen: set[tuple[str, str]] = set()
+    names: dict[str, list[str]] = defaultdict(list)
+    preferred: dict[str, tuple[tuple[int, ...], str]] = {}
+    with open(meta / "MRCONSO.RRF", encoding="utf-8") as file:
+        for line in file:
+            fields = line.split("|")
+            if fields[1] != "ENG" or fields[16] != "N":
+                continue
+            cui, name = fields[0], fields[14]
+            rank = ranks.get((fields[11], fields[12]), 0)
+            score = (rank, fields[2] == "P", fields[4] == "PF", fields[6] == "Y")
+            if cui not in preferred or score > preferred[cui][0]:
+                preferred[cui] = (score, name)
+            key = (cui, name.lower())
+            if key not in seen:
+                seen.add(key)
+                names[cui].append(key[1])
+    return names, preferred
+
+
+def add_tradenames(meta: Path, names: dict[str, list[str]]) -> None:
+    links: dict[str, set[str]] = defaultdict(set)
+    with open(meta / "MRREL.RRF", encoding="utf-8") as file:
+        for line in file:
+            fields = line.split("|")
+            if fields[7] in ("has_tradename", "tradename_of"):
+                links[fields[0]].add(fields[4])
+                links[fields[4]].add(fields[0])
+    own = {cui: list(names[cui]) for cui in links if cui in names}
+    for cui, others in links.items():
+        if cui in names:
+            added = itertools.chain.from_iterable(own.get(other, ()) for other in sorted(others))
+            names[cui] = list(dict.fromkeys(itertools.chain(names[cui], added)))
+
+
+def read_types(meta: Path) -> dict[str, list[str]]:
+    types: dict[str, list[str]] = defaultdict(list)
+    with open(meta / "MRSTY.RRF", encoding="utf-8") as file:
+        for line in file:
+            fields = line.split("|")
+            types[fields[0]].append(fields[1])
+    return types
+
+
+def write_pairs(names: dict[str, list[str]], out: Path, *, limit: int, seed: int) -> int:
+    rng = random.Random(seed)
+    count = 0
+    with open(out, "w", encoding="utf-8") as file:
+        for cui, synonyms in names.items():
+            pairs = list(itertools.combinations(synonyms, 2))
+            if len(pairs) > limit:
+                pairs = rng.sample(pairs, limit)
+            file.writelines(f"{cui}||{left}||{right}\n" for left, right in pairs)
+            count += len(pairs)
+    return count
+
+
+def main() -> None:
+    meta, out, report = map(Path, sys.argv[1:])
+    names, preferred = read_names(meta)
+    add_tradenames(meta, names)
+    types = read_types(meta)
+    pairs = write_pairs(names, out, limit=50, seed=33)
+    counts = {"names": sum(map(len, names.values())), "pairs": pairs}
+    report.write_text(json.dumps({**counts, "preferred": len(preferred), "typed": len(types)}))
+
+
+if __name__ == "__main__":
+    main()

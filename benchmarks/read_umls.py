@@ -1,0 +1,103 @@
+"""Read UMLS and draw pairs, against the plain-Python way, at 1.5 and 15 million rows.
+
+Both sides do the same job on the same invented release (`synthetic_umls.py`) with all options on: English,
+suppressed rows dropped, tradenames both ways, semantic types, preferred names by MRRANK, at most 50
+pairs a concept; they must agree on the number of names and pairs. Each runs in a process of its own, whose
+peak memory the system reports. Ours also writes a vocabulary artifact with checksums and a fingerprint.
+
+    python benchmarks/read_umls.py [--rows 1500000 15000000] [--data FOLDER] [--repeat 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from results import write_results
+from synthetic_umls import make_release
+
+HERE = Path(__file__).parent
+SAPBERT = [sys.executable, "-m", "sapbert"]
+
+
+def run(command: list[str]) -> dict[str, float]:
+    """Run a command and measure it."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"failed: {' '.join(command)}")
+    cpu = usage.ru_utime + usage.ru_stime
+    return {"seconds": time.perf_counter() - start, "cpu_seconds": cpu, "peak_gb": usage.ru_maxrss / 1e6}
+
+
+def ours(meta: Path, work: Path) -> dict[str, Any]:
+    shutil.rmtree(work, ignore_errors=True)
+    read = run([*SAPBERT, "read", "umls", str(meta), "-o", str(work / "vocabulary")])
+    pairs = run([*SAPBERT, "pairs", str(work / "vocabulary"), "-o", str(work / "pairs")])
+    counts = json.loads((work / "pairs" / "manifest.json").read_text())["counts"]
+    return {
+        "seconds": read["seconds"] + pairs["seconds"],
+        "read_seconds": read["seconds"],
+        "pairs_seconds": pairs["seconds"],
+        "cpu_seconds": read["cpu_seconds"] + pairs["cpu_seconds"],
+        "peak_gb": max(read["peak_gb"], pairs["peak_gb"]),
+        "names": counts["names"],
+        "pairs": counts["pairs"],
+    }
+
+
+def plain(meta: Path, work: Path) -> dict[str, Any]:
+    out = work.with_name("plain.json")
+    measured = run(
+        [sys.executable, str(HERE / "baselines" / "plain_umls.py"), str(meta), str(work), str(out)]
+    )
+    return {**measured, **json.loads(out.read_text())}
+
+
+def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The median of each figure."""
+    return {key: median(run[key] for run in runs) for key in runs[0]}
+
+
+def compare(meta: Path, rows: int, work: Path, repeat: int) -> dict[str, Any]:
+    fast = middle([ours(meta, work / "ours") for _ in range(repeat)])
+    slow = plain(meta, work / "plain.txt")
+    if (fast["names"], fast["pairs"]) != (slow["names"], slow["pairs"]):
+        sys.exit(f"the two sides disagree: {fast} {slow}")
+    row = {"rows": rows, "ours": fast, "plain": slow, "times_faster": slow["seconds"] / fast["seconds"]}
+    print(
+        f"{rows:>11,} rows: ours {fast['seconds']:.1f} s (read {fast['read_seconds']:.1f}, "
+        f"pairs {fast['pairs_seconds']:.1f}), {fast['peak_gb']:.2f} GB; "
+        f"plain {slow['seconds']:.1f} s, {slow['peak_gb']:.2f} GB; {row['times_faster']:.1f} times faster",
+        flush=True,
+    )
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_500_000, 15_000_000])
+    parser.add_argument("--data", type=Path, help="where the invented release is kept between runs")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of our side; the median counts")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="sapbert-bench-") as folder:
+        data = options.data or Path(folder)
+        results = []
+        for rows in options.rows:
+            meta = make_release(data / f"umls-{rows}", rows=rows)
+            results.append(compare(meta, rows, Path(folder), options.repeat))
+    write_results("read_umls", {"comparisons": results})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Where a benchmark leaves its figures, with commit, machine and versions, so that they can be judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "results"
+
+
+def write_results(
+    name: str, figures: dict[str, Any], packages: tuple[str, ...] = ("polars", "numpy")
+) -> Path:
+    """Write `figures` to `results/NAME.json`."""
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / f"{name}.json"
+    content = {
+        "benchmark": name,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _git("rev-parse", "HEAD"),
+        "changed_files": len(_git("status", "--porcelain", "--untracked-files=no").splitlines()),
+        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": platform.platform()},
+        "versions": {"python": sys.version.split()[0], **{package: version(package) for package in packages}},
+        "figures": figures,
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    print(f"-> {path.relative_to(FOLDER.parent.parent)}")
+    return path
+
+
+def _git(*arguments: str) -> str:
+    result = subprocess.run(
+        ["git", *arguments], cwd=FOLDER.parent, capture_output=True, text=True, check=False
+    )
+    return result.stdout.strip()
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
