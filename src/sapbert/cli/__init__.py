@@ -1,0 +1,1 @@
+"""The command line: one verb a stage, each thin — parse, call, report."""

@@ -1,0 +1,66 @@
+"""The `sapbert` command and its verbs; what a verb needs is imported when it runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from sapbert.cli import merge, pairs, read, show, train
+from sapbert.errors import SapbertError
+from sapbert.version import __version__
+
+app = typer.Typer(
+    name="sapbert",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+app.add_typer(read.app, name="read")
+app.command("merge")(merge.merge)
+app.command("pairs")(pairs.pairs)
+app.command("train")(train.train)
+app.command("show")(show.show)
+_INTERRUPTED = 130
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"sapbert {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def sapbert(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """From any biomedical vocabulary to a working entity linker.
+
+    Each verb reads what the one before wrote: read a vocabulary, merge several, draw pairs to train on.
+    Results go to files or standard output, words and progress to standard error.
+    """
+
+
+def main() -> None:
+    """Run the command line: exit 0 done, 1 our error in one line, 2 wrong usage, 130 interrupted."""
+    try:
+        app()
+    except SapbertError as error:
+        _fail(str(error))
+    except OSError as error:
+        # A full disk, a forbidden folder: the user's to mend, not a bug to trace.
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except SystemExit as stop:
+        # typer makes this of Ctrl-C, without a word.
+        if stop.code == _INTERRUPTED:
+            typer.echo("interrupted; nothing half-written was left behind", err=True)
+        raise
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"sapbert: {message}", err=True)
+    sys.exit(1)

@@ -1,0 +1,268 @@
+"""`sapbert read KIND PATH -o OUT`: one command a kind of vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sapbert.cli.report import Json, Out, Overwrite, progress_bar, tell
+
+if TYPE_CHECKING:
+    from sapbert.vocab.intake import Intake
+    from sapbert.vocab.writer import VocabularyWriter
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Read a vocabulary in its native format.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Release = Annotated[Path, typer.Argument(help="Folder, file or zip of the release.", show_default=False)]
+Languages = Annotated[
+    list[str], typer.Option("--language", help="Language to keep (repeat for more); all keeps every one.")
+]
+
+
+class OnError(StrEnum):
+    """What to do with a bad row."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
+Bad = Annotated[OnError, typer.Option("--on-error", help="Stop at a bad row, or skip, count and report it.")]
+
+
+class Level(StrEnum):
+    """What a MeSH concept is."""
+
+    DESCRIPTOR = "descriptor"
+    CONCEPT = "concept"
+
+
+class TableFormat(StrEnum):
+    """How a table is written."""
+
+    TSV = "tsv"
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+    BIOSYN = "biosyn"
+
+
+@app.command()
+def umls(
+    path: Release,
+    out: Out,
+    languages: Languages = ["ENG"],
+    sources: Annotated[
+        list[str], typer.Option("--source", help="Source (SAB) to keep; repeat for more. Default: all.")
+    ] = [],
+    keep_suppressed: Annotated[
+        bool, typer.Option("--keep-suppressed", help="Take suppressed rows too.")
+    ] = False,
+    tradenames: Annotated[bool, typer.Option(help="Join the names of a drug and its brands.")] = True,
+    on_error: Bad = OnError.STOP,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """UMLS: a META folder, MRCONSO.RRF (.gz), or any zip that NLM hands out.
+
+    MRREL (tradenames), MRSTY (types), MRRANK (preferred names) and MRCUI (retired ids) are used if there.
+    """
+    from sapbert.vocab.rrf import RrfSettings, read_umls
+
+    settings = RrfSettings(
+        languages=tuple(languages),
+        sources=tuple(sources),
+        keep_suppressed=keep_suppressed,
+        tradenames=tradenames,
+    )
+    _run("umls", lambda w, i: read_umls(path, w, i, settings), settings, out, on_error, overwrite, json)
+
+
+@app.command()
+def rxnorm(
+    path: Release,
+    out: Out,
+    sources: Annotated[
+        list[str], typer.Option("--source", help="Source (SAB) to keep; repeat for more. Default: all.")
+    ] = [],
+    keep_suppressed: Annotated[
+        bool, typer.Option("--keep-suppressed", help="Take suppressed rows too.")
+    ] = False,
+    tradenames: Annotated[bool, typer.Option(help="Join the names of a drug and its brands.")] = True,
+    on_error: Bad = OnError.STOP,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """RxNorm: a release folder or zip with RXNCONSO, RXNREL and RXNSTY."""
+    from sapbert.vocab.rrf import RrfSettings, read_rxnorm
+
+    settings = RrfSettings(sources=tuple(sources), keep_suppressed=keep_suppressed, tradenames=tradenames)
+    _run("rxnorm", lambda w, i: read_rxnorm(path, w, i, settings), settings, out, on_error, overwrite, json)
+
+
+@app.command()
+def obo(
+    path: Annotated[Path, typer.Argument(help="OBO, OBO Graphs JSON or OWL (RDF/XML); may be .gz.")],
+    out: Out,
+    scopes: Annotated[
+        list[str],
+        typer.Option("--scope", help="Synonyms to keep: exact, related, narrow, broad; repeat for more."),
+    ] = ["exact", "related"],
+    on_error: Bad = OnError.STOP,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """An ontology: HPO, Mondo, GO, ChEBI, Uberon … as OBO, OBO Graphs or OWL."""
+    from sapbert.vocab.obo import read_obo
+    from sapbert.vocab.ontology import OboSettings
+
+    settings = OboSettings(scopes=tuple(scopes))
+    _run("obo", lambda w, i: read_obo(path, w, i, settings), settings, out, on_error, overwrite, json)
+
+
+@app.command()
+def snomed(
+    path: Release,
+    out: Out,
+    languages: Languages = ["all"],
+    refsets: Annotated[
+        list[str],
+        typer.Option("--refset", help="Language refset that decides; repeat, most important first."),
+    ] = [],
+    on_error: Bad = OnError.STOP,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """SNOMED CT: the RF2 Snapshot of a release folder or zip."""
+    from sapbert.vocab.rf2 import SnomedSettings, read_snomed
+
+    settings = SnomedSettings(languages=tuple(languages), refsets=tuple(refsets))
+    _run("snomed", lambda w, i: read_snomed(path, w, i, settings), settings, out, on_error, overwrite, json)
+
+
+@app.command()
+def mesh(
+    path: Annotated[Path, typer.Argument(help="desc*.xml or supp*.xml (.gz, .zip), or a folder of them.")],
+    out: Out,
+    level: Annotated[
+        Level, typer.Option(help="One concept a descriptor, or a MeSH concept (strict synonyms).")
+    ] = Level.DESCRIPTOR,
+    keep_permuted: Annotated[
+        bool, typer.Option("--keep-permuted", help="Take word-order variants too.")
+    ] = False,
+    on_error: Bad = OnError.STOP,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """MeSH: descriptor and supplementary XML; tree letters become types."""
+    from sapbert.vocab.mesh import MeshSettings, read_mesh
+
+    settings = MeshSettings(level=level.value, keep_permuted=keep_permuted)
+    _run("mesh", lambda w, i: read_mesh(path, w, i, settings), settings, out, on_error, overwrite, json)
+
+
+@app.command()
+def omop(
+    path: Release,
+    out: Out,
+    vocabularies: Annotated[
+        list[str], typer.Option("--vocabulary", help="vocabulary_id to keep; repeat for more. Default: all.")
+    ] = [],
+    domains: Annotated[
+        list[str], typer.Option("--domain", help="domain_id to keep; repeat for more. Default: all.")
+    ] = [],
+    standard_only: Annotated[
+        bool, typer.Option("--standard-only", help="Keep standard concepts only.")
+    ] = False,
+    keep_invalid: Annotated[
+        bool, typer.Option("--keep-invalid", help="Take deleted and replaced too.")
+    ] = False,
+    on_error: Bad = OnError.STOP,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """OMOP: an Athena download with CONCEPT.csv and CONCEPT_SYNONYM.csv."""
+    from sapbert.vocab.omop import OmopSettings, read_omop
+
+    settings = OmopSettings(
+        vocabularies=tuple(vocabularies),
+        domains=tuple(domains),
+        standard_only=standard_only,
+        keep_invalid=keep_invalid,
+    )
+    _run("omop", lambda w, i: read_omop(path, w, i, settings), settings, out, on_error, overwrite, json)
+
+
+Column = Annotated[str | None, typer.Option(show_default="found by its name")]
+
+
+@app.command()
+def table(
+    path: Annotated[Path, typer.Argument(help="TSV, CSV, JSONL (.gz), Parquet, or BioSyn's id||name text.")],
+    out: Out,
+    format: Annotated[TableFormat | None, typer.Option(help="Where the file's name does not tell.")] = None,
+    id_column: Column = None,
+    name_column: Column = None,
+    synonyms_column: Column = None,
+    preferred_column: Column = None,
+    language_column: Column = None,
+    source_column: Column = None,
+    types_column: Column = None,
+    separator: Annotated[str, typer.Option(help="Parts synonyms, types or ids inside a field.")] = "|",
+    prefix: Annotated[
+        str | None, typer.Option(help="For ids without one: mesh makes D009203 mesh:D009203.")
+    ] = None,
+    language: Annotated[str | None, typer.Option(help="Language of all names.")] = None,
+    source: Annotated[str | None, typer.Option(help="Source of all names.")] = None,
+    on_error: Bad = OnError.STOP,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """A table of your own: one row a name, or one a concept with its synonyms joined."""
+    from sapbert.vocab.tabular import TableSettings, read_table
+
+    settings = TableSettings(
+        format=format.value if format else None,
+        id_column=id_column,
+        name_column=name_column,
+        synonyms_column=synonyms_column,
+        preferred_column=preferred_column,
+        language_column=language_column,
+        source_column=source_column,
+        types_column=types_column,
+        separator=separator,
+        prefix=prefix,
+        language=language,
+        source=source,
+    )
+    _run("table", lambda w, i: read_table(path, w, i, settings), settings, out, on_error, overwrite, json)
+
+
+def _run(
+    kind: str,
+    reader: Callable[[VocabularyWriter, Intake], None],
+    settings: Any,
+    out: Path,
+    on_error: OnError,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Run a reader into the artifact at `out` and report."""
+    from sapbert.artifacts import load_manifest
+    from sapbert.vocab.intake import Intake
+    from sapbert.vocab.writer import write_vocabulary
+
+    with progress_bar() as progress:
+        intake = Intake(on_error=on_error.value, progress=progress)
+        described = {"kind": kind, **asdict(settings)}
+        with write_vocabulary(out, described, intake, overwrite=overwrite) as writer:
+            reader(writer, intake)
+    tell(load_manifest(out, verify=False), out, as_json=as_json)

@@ -1,0 +1,58 @@
+"""How verbs talk: progress and words to standard error, results to standard output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sapbert.artifacts import Manifest
+    from sapbert.vocab.intake import Progress
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="Directory to write.", show_default=False)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")]
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Give out a callback that draws one bar a file; silent where standard error is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    console = Console(stderr=True)
+    tasks: dict[str, TaskID] = {}
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+
+        def update(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=max(total, 1))
+            bar.update(tasks[name], completed=done)
+
+        yield update
+
+
+def tell(manifest: Manifest, path: Path, *, as_json: bool) -> None:
+    """Say what was written: one line a count, or the whole manifest as JSON."""
+    if as_json:
+        typer.echo(json.dumps(asdict(manifest), ensure_ascii=False))
+        return
+    for line in manifest.details.get("skipped", ()):
+        typer.echo(f"skipped: {line}", err=True)
+    typer.echo(f"{manifest.kind} -> {path}", err=True)
+    for line in aligned({what: f"{count:,}" for what, count in manifest.counts.items() if count}):
+        typer.echo(f"  {line}", err=True)
+
+
+def aligned(rows: Mapping[str, Any]) -> list[str]:
+    """Lay out names and right-aligned values in two columns."""
+    wide = max((len(name) for name in rows), default=0)
+    long = max((len(str(value)) for value in rows.values()), default=0)
+    return [f"{name:<{wide}}  {value!s:>{long}}" for name, value in rows.items()]

@@ -1,0 +1,1 @@
+"""ENCODE: names become vectors."""

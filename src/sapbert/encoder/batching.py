@@ -1,0 +1,90 @@
+"""Lay token sequences of many lengths into rectangles with little padding.
+
+Names average ten tokens and a few reach the limit, so a batch of names in the order they come is mostly
+padding. Sorted by length and cut by a budget of tokens instead of a number of rows, padding all but vanishes
+and every batch costs about the same. Needs numpy alone: torch and ONNX Runtime share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def plan_batches(
+    lengths: Sequence[int] | NDArray[np.int64], *, tokens: int, rows: int
+) -> list[NDArray[np.int64]]:
+    """Group sequences into batches; each batch is the positions of its members in `lengths`.
+
+    A batch holds at most `rows` sequences, and its longest times its number at most `tokens`; a sequence
+    longer than that makes a batch alone. Longest first, so that memory that does not suffice fails at once.
+    """
+    if tokens < 1 or rows < 1:
+        raise ValueError(f"a batch needs room for one token and one row, got tokens={tokens}, rows={rows}")
+    sizes = np.asarray(lengths, np.int64)
+    order = np.argsort(-sizes, kind="stable")
+    batches = []
+    start = 0
+    while start < len(order):
+        longest = max(int(sizes[order[start]]), 1)
+        stop = start + min(max(tokens // longest, 1), rows)
+        batches.append(order[start:stop])
+        start = stop
+    return batches
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRows:
+    """Token sequences end to end, as a tokenizer gave them."""
+
+    ids: NDArray[np.int64]
+    """All token ids.  # (tokens,)"""
+    special: NDArray[np.bool_]
+    """Which of them the tokenizer added, such as [CLS].  # (tokens,)"""
+    offsets: NDArray[np.int64]
+    """Where each sequence begins, and the end of the last.  # (sequences + 1,)"""
+
+    @classmethod
+    def of(cls, ids: Sequence[Sequence[int]], special: Sequence[Sequence[int]]) -> TokenRows:
+        """Join one list of token ids and one list of special-token flags a sequence."""
+        offsets = np.zeros(len(ids) + 1, np.int64)
+        np.cumsum([len(row) for row in ids], out=offsets[1:])
+        total = int(offsets[-1])
+        return cls(
+            np.fromiter(chain.from_iterable(ids), np.int64, total),
+            np.fromiter(chain.from_iterable(special), np.bool_, total),
+            offsets,
+        )
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each sequence.  # (sequences,)"""
+        return np.diff(self.offsets)
+
+    def pad(self, rows: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Rectangle:
+        """Lay the sequences in `rows` under each other, padded on the right to `width` or to the longest."""
+        lengths = self.lengths[rows]
+        column = np.arange(width if width is not None else int(lengths.max(initial=0)))
+        real = column < lengths[:, None]  # (rows, width)
+        source = (self.offsets[rows][:, None] + column)[real]
+        ids = np.full(real.shape, pad_id, np.int64)
+        ids[real] = self.ids[source]
+        special = np.ones(real.shape, np.bool_)
+        special[real] = self.special[source]
+        return Rectangle(ids, real, special)
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """One batch of sequences of equal width."""
+
+    ids: NDArray[np.int64]
+    """Token ids.  # (rows, width)"""
+    attention: NDArray[np.bool_]
+    """False for padding.  # (rows, width)"""
+    special: NDArray[np.bool_]
+    """True for padding and for what the tokenizer added.  # (rows, width)"""

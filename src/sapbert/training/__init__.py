@@ -1,0 +1,1 @@
+"""TRAIN: self-alignment of an encoder on pairs."""

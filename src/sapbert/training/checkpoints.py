@@ -1,0 +1,71 @@
+"""Checkpoints: all that a run needs to go on as if it had never stopped.
+
+Each is an artifact of its own (`step-000100`), so it is there whole or not at all, and checked when it is
+opened. The newest few are kept; an older one is removed only after a newer one is safely on disk, so a
+full disk or a damaged file never costs more than the steps since the last good one.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sapbert.artifacts import create, load_manifest
+from sapbert.errors import ArtifactError, ConfigError
+
+KIND = "checkpoint"
+_STATE = "state.pt"
+log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """The checkpoints of one run, in one folder."""
+
+    def __init__(self, folder: Path, *, keep: int) -> None:
+        self.folder = folder
+        self._keep = keep
+
+    def save(self, step: int, state: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
+        """Write the state after `step` steps, then remove all but the newest few."""
+        target = self.folder / f"step-{step:08}"
+        with create(target, overwrite=True) as draft:
+            torch.save(dict(state), draft.path / _STATE)
+            draft.seal(KIND, settings=settings, inputs={}, counts={"steps": step})
+        for old in self._all()[: -self._keep]:
+            shutil.rmtree(old, ignore_errors=True)
+        return target
+
+    def newest(self, settings: Mapping[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        """Load the newest checkpoint that is whole; None where there is none.
+
+        A damaged one is passed over with a warning. One made with other settings is refused: what follows
+        would be neither the one run nor the other.
+        """
+        for path in reversed(self._all()):
+            try:
+                manifest = load_manifest(path, kind=KIND)
+            except ArtifactError as error:
+                log.warning("%s; going back to the one before", error)
+                continue
+            _refuse_other_settings(path, manifest.settings, settings)
+            state = torch.load(path / _STATE, map_location="cpu", weights_only=True)
+            return manifest.counts["steps"], state
+        return None
+
+    def _all(self) -> list[Path]:
+        return sorted(self.folder.glob("step-*"))
+
+
+def _refuse_other_settings(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    differing = [
+        f"{name} {old.get(name)!r}, now {new.get(name)!r}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    if differing:
+        raise ConfigError(f"{path} was made with other settings: {'; '.join(differing)}")

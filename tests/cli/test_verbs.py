@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapbert import __version__
+from sapbert.artifacts import load_manifest
+from sapbert.pairs.artifact import Pairs
+from tests.cli.conftest import EXAMPLE, META, SNOMED, Done, Sapbert, left_in, one_json, refused
+from tests.conftest import GOLDEN
+
+KINDS: list[tuple[str, Path, list[str]]] = [
+    ("umls", META, ["--language", "en", "--language", "es", "--source", "MSH", "--source", "SCTSPA"]),
+    ("umls", META / "MRCONSO.RRF", ["--language", "all", "--keep-suppressed", "--no-tradenames"]),
+    ("rxnorm", GOLDEN / "rxnorm", ["--source", "RXNORM", "--keep-suppressed", "--no-tradenames"]),
+    ("obo", GOLDEN / "obo" / "ifo.obo", ["--scope", "exact", "--scope", "broad"]),
+    ("obo", GOLDEN / "obo" / "ifo.json", []),
+    ("obo", GOLDEN / "obo" / "ifo.owl", []),
+    ("snomed", SNOMED, ["--language", "en"]),
+    ("mesh", GOLDEN / "mesh", ["--level", "concept", "--keep-permuted"]),
+    ("omop", GOLDEN / "omop", ["--keep-invalid"]),
+    ("table", EXAMPLE, []),
+    ("table", GOLDEN / "table" / "raw.txt", ["--format", "biosyn", "--source", "house", "--language", "en"]),
+]
+
+
+# Every verb and kind
+
+
+@pytest.mark.parametrize(("kind", "path", "options"), KINDS)
+def test_every_kind_is_read_shown_and_paired(
+    sapbert: Sapbert, tmp_path: Path, kind: str, path: Path, options: list[str]
+) -> None:
+    read = sapbert("read", kind, path, *options, "-o", tmp_path / "out" / "vocabulary")
+    shown = sapbert("show", tmp_path / "out" / "vocabulary")
+    paired = sapbert("pairs", tmp_path / "out" / "vocabulary", "-o", tmp_path / "out" / "pairs")
+
+    assert (read.code, read.out) == (0, "")
+    assert read.err.startswith(f"vocabulary -> {tmp_path / 'out' / 'vocabulary'}\n")
+    assert (shown.code, shown.err) == (0, "")
+    assert "kind" in shown.out
+    assert kind in shown.out
+    assert (paired.code, paired.out) == (0, "")
+    assert left_in(tmp_path / "out") == {"vocabulary", "pairs"}
+
+
+def test_the_options_of_a_kind_reach_its_reader(sapbert: Sapbert, tmp_path: Path) -> None:
+    kind, path, options = KINDS[0]
+
+    manifest = one_json(sapbert("read", kind, path, *options, "-o", tmp_path / "out", "--json"))
+
+    assert manifest["settings"] == {
+        "kind": "umls",
+        "languages": ["en", "es"],
+        "sources": ["MSH", "SCTSPA"],
+        "keep_suppressed": False,
+        "tradenames": True,
+    }
+
+
+def test_every_option_of_a_kind_has_the_default_of_its_reader(sapbert: Sapbert, tmp_path: Path) -> None:
+    from dataclasses import asdict
+
+    from sapbert.vocab.mesh import MeshSettings
+    from sapbert.vocab.omop import OmopSettings
+    from sapbert.vocab.ontology import OboSettings
+    from sapbert.vocab.rf2 import SnomedSettings
+    from sapbert.vocab.rrf import RrfSettings
+    from sapbert.vocab.tabular import TableSettings
+
+    for kind, path, settings in (
+        ("umls", META, RrfSettings()),
+        ("rxnorm", GOLDEN / "rxnorm", RrfSettings()),
+        ("obo", GOLDEN / "obo" / "ifo.obo", OboSettings()),
+        ("snomed", SNOMED, SnomedSettings()),
+        ("mesh", GOLDEN / "mesh", MeshSettings()),
+        ("omop", GOLDEN / "omop", OmopSettings()),
+        ("table", EXAMPLE, TableSettings()),
+    ):
+        found = one_json(sapbert("read", kind, path, "-o", tmp_path / kind, "--json"))["settings"]
+        expected = json.loads(json.dumps(asdict(settings)))
+        assert found == {"kind": kind, **expected}
+
+
+def test_vocabularies_are_merged_and_found_by_all_their_identifiers(
+    sapbert: Sapbert, vocabulary: Path, tmp_path: Path
+) -> None:
+    sapbert("read", "rxnorm", GOLDEN / "rxnorm", "-o", tmp_path / "rxnorm")
+    (tmp_path / "xrefs.tsv").write_text("concept_id\txref\numls:C9000002\trxnorm:9002\n")
+
+    merged = sapbert(
+        "merge", vocabulary, tmp_path / "rxnorm", "--xrefs", tmp_path / "xrefs.tsv", "-o", tmp_path / "merged"
+    )
+
+    assert (merged.code, merged.out) == (0, "")
+    assert "1 concepts were made of 2" in merged.err
+    [concept] = one_json(sapbert("show", tmp_path / "merged", "RXCUI:9002", "--json"))
+    assert concept["id"] == "umls:C9000002"
+    assert {"Bravolinum", "ANTIBRAVOL"} < {name["text"] for name in concept["names"]}
+
+
+def test_pairs_go_to_text_and_back(sapbert: Sapbert, pairs: Path, tmp_path: Path) -> None:
+    written = sapbert("pairs", pairs, "-o", tmp_path / "pairs.txt")
+    again = sapbert("pairs", tmp_path / "pairs.txt", "-o", tmp_path / "again")
+
+    number = len(Pairs.open(pairs))
+    assert (written.code, written.out) == (0, "")
+    assert written.err == f"{number} pairs -> {tmp_path / 'pairs.txt'}\n"
+    assert (again.code, again.out) == (0, "")
+    assert (
+        len((tmp_path / "pairs.txt").read_text().splitlines())
+        == number
+        == len(Pairs.open(tmp_path / "again"))
+    )
+
+
+def test_pairs_that_do_not_fit_the_text_are_told(sapbert: Sapbert, tmp_path: Path) -> None:
+    (tmp_path / "names.tsv").write_text("id\tname\nx:1\ta||b\nx:1\tc\nx:1\td\n")
+    sapbert("read", "table", tmp_path / "names.tsv", "-o", tmp_path / "vocabulary")
+    sapbert("pairs", tmp_path / "vocabulary", "-o", tmp_path / "pairs")
+
+    written = sapbert("pairs", tmp_path / "pairs", "-o", tmp_path / "pairs.txt")
+
+    assert written.code == 0
+    assert "2 pairs left out: a name with || in it does not fit" in written.err
+
+
+def test_bare_identifiers_in_a_text_need_a_prefix(sapbert: Sapbert, tmp_path: Path) -> None:
+    (tmp_path / "pairs.txt").write_text("C1||a||b\n")
+
+    assert "(give --prefix)" in refused(sapbert("pairs", tmp_path / "pairs.txt", "-o", tmp_path / "p"))
+    assert sapbert("pairs", tmp_path / "pairs.txt", "-o", tmp_path / "p", "--prefix", "umls").code == 0
+
+
+def test_mentions_are_paired(sapbert: Sapbert, vocabulary: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text("mention\tconcept_ids\nglimmers\tC9000101\nwhat\tC1\n")
+
+    done = sapbert(
+        "pairs",
+        vocabulary,
+        "--mentions",
+        tmp_path / "train.tsv",
+        "--prefix",
+        "umls",
+        "-o",
+        tmp_path / "p",
+        "--json",
+    )
+
+    assert one_json(done)["counts"]["pairs"] == 3
+    assert one_json(done)["counts"]["mentions without a known concept"] == 1
+
+
+def test_limit_seed_and_language_rule_reach_the_drawing(sapbert: Sapbert, tmp_path: Path) -> None:
+    sapbert("read", "umls", META, "--language", "all", "-o", tmp_path / "v")
+
+    def draw(*options: object) -> Any:
+        return one_json(
+            sapbert("pairs", tmp_path / "v", "-o", tmp_path / "p", "--overwrite", "--json", *options)
+        )
+
+    few, other = draw("--limit", 1), draw("--limit", 1, "--seed", 4)
+    across = draw("--languages", "across")
+    assert few["counts"]["pairs"] < draw()["counts"]["pairs"]
+    assert few["fingerprint"] != other["fingerprint"]
+    assert across["settings"] == {"limit": 50, "seed": 33, "languages": "across"}
+
+
+# Showing
+
+
+def test_a_vocabulary_is_shown_with_counts_settings_inputs_and_types(
+    sapbert: Sapbert, vocabulary: Path
+) -> None:
+    shown = sapbert("show", vocabulary)
+
+    assert shown.code == 0
+    manifest = load_manifest(vocabulary)
+    lines = [" ".join(line.split()) for line in shown.out.splitlines()]
+    assert lines[0] == f"{vocabulary}: vocabulary {manifest.fingerprint}"
+    for line in (
+        "concepts 6",
+        "suppressed rows dropped 4",
+        "tradenames True",
+        "keep_suppressed False",
+        "en 24",
+    ):
+        assert line in lines
+    assert "T047 Disease or Syndrome 1" in lines
+    assert any(line.startswith("from MRCONSO.RRF: bytes 2274, sha256 ") for line in lines)
+
+
+def test_pairs_are_shown_with_examples(sapbert: Sapbert, pairs: Path) -> None:
+    shown = sapbert("show", pairs)
+
+    assert shown.code == 0
+    assert shown.out.startswith(f"{pairs}: pairs ")
+    examples = shown.out[shown.out.index("for example") :].splitlines()[1:]
+    assert len(examples) == 5
+    assert examples[0].startswith("  umls:C9000001  ")
+    assert all(" = " in example for example in examples)
+
+
+@pytest.mark.parametrize(
+    "what", ["umls:C9000001", "UMLS:C9000001", "cui:C9000101", "glimmer FEVER", "  Shimmering  fever "]
+)
+def test_a_concept_is_found_by_its_id_an_alias_or_a_name_in_any_case(
+    sapbert: Sapbert, vocabulary: Path, what: str
+) -> None:
+    shown = sapbert("show", vocabulary, what)
+
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.splitlines() == [
+        "umls:C9000001  Glimmer fever",
+        "  type T047 Disease or Syndrome",
+        "  type T184 Sign or Symptom",
+        "  Glimmer fever  (en, MTH, preferred)",
+        "  Fever, glimmering  (en, SNOMEDCT_US, exact)",
+        "  Glimmer Fever  (en, MSH, exact)",
+        "  Shimmering fever  (en, SNOMEDCT_US, exact)",
+        "  also umls:C9000101 umls:C9000102",
+    ]
+
+
+def test_every_concept_of_an_ambiguous_name_is_shown(sapbert: Sapbert, vocabulary: Path) -> None:
+    found = one_json(sapbert("show", vocabulary, "NOLEXA", "--json"))
+
+    assert [concept["id"] for concept in found] == ["umls:C9000002", "umls:C9000004"]
+
+
+# For machines
+
+
+def test_json_is_the_manifest_and_all_of_standard_output(
+    sapbert: Sapbert, vocabulary: Path, pairs: Path, tmp_path: Path
+) -> None:
+    made = {
+        "read": ("read", "umls", META, "-o", tmp_path / "read"),
+        "merge": ("merge", vocabulary, "-o", tmp_path / "merge"),
+        "draw": ("pairs", vocabulary, "-o", tmp_path / "draw"),
+    }
+    for target, command in made.items():
+        manifest = one_json(sapbert(*command, "--json"))
+        assert manifest["fingerprint"] == load_manifest(tmp_path / target).fingerprint
+
+    assert one_json(sapbert("show", pairs, "--json"))["kind"] == "pairs"
+    text = one_json(sapbert("pairs", pairs, "-o", tmp_path / "pairs.txt", "--json"))
+    assert text == {"pairs": len(Pairs.open(pairs)), "pairs left out": 0}
+    assert (
+        one_json(sapbert("pairs", tmp_path / "pairs.txt", "-o", tmp_path / "t", "--json"))["kind"] == "pairs"
+    )
+
+
+def test_the_version_is_told(sapbert: Sapbert) -> None:
+    assert sapbert("--version") == Done(0, f"sapbert {__version__}\n", "")
