@@ -19,7 +19,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +32,7 @@ from sapbert.version import __version__
 MANIFEST = "manifest.json"
 FORMAT = 1
 """Raised when an older program could not read what this one writes."""
-_NEW, _OLD, _LOCK = "new", "old", ".lock"
+_NEW, _OLD, _REPLACED, _LOCK = "new", "old", "replaced", ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class Draft:
         Without a `fingerprint` it is that of the files, for kinds whose content has one spelling on disk.
         """
         names = sorted(p.relative_to(self.path).as_posix() for p in _files_below(self.path))
-        files = {name: _record(self.path / name) for name in names}
+        with ThreadPoolExecutor() as pool:
+            files = dict(zip(names, pool.map(_record, (self.path / name for name in names)), strict=True))
         self.manifest = Manifest(
             kind=kind,
             fingerprint=fingerprint or fingerprint_of({name: file.sha256 for name, file in files.items()}),
@@ -125,6 +127,9 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
         elif target.is_dir():
             target.rmdir()  # fails, as it should, where another writer has just come first
         os.rename(draft.path, target)
+        if os.path.lexists(work / _OLD):
+            # From here on it must not come back, not even while another writer is replacing ours.
+            os.rename(work / _OLD, work / _REPLACED)
         _sync(target.parent)
 
 
@@ -136,8 +141,9 @@ def load_manifest(path: Path, *, kind: str | None = None, verify: bool = True) -
     manifest = _parse_manifest(path)
     if kind is not None and manifest.kind != kind:
         raise ArtifactError(f"{path} is a {manifest.kind} artifact, expected a {kind} artifact")
-    for name, record in manifest.files.items():
-        _check_file(path, name, record, verify=verify)
+    with ThreadPoolExecutor() as pool:
+        # Hashing leaves the interpreter to others, so files are checked side by side.
+        list(pool.map(lambda file: _check_file(path, *file, verify=verify), manifest.files.items()))
     return manifest
 
 
@@ -232,9 +238,10 @@ def _workplace(target: Path) -> Iterator[Path]:
 def _clear(work: Path, target: Path) -> None:
     """Remove a workplace; what it had set aside goes back where nothing came in its stead."""
     if os.path.lexists(work / _OLD) and not os.path.lexists(target):
-        os.rename(work / _OLD, target)
+        with suppress(OSError):  # another writer came first after all
+            os.rename(work / _OLD, target)
     # The lock goes last, so that a clearing cut short is finished by the next sweep.
-    for folder in (work / _NEW, work / _OLD, work):
+    for folder in (work / _NEW, work / _OLD, work / _REPLACED, work):
         shutil.rmtree(folder, ignore_errors=True)
 
 

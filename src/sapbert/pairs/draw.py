@@ -176,7 +176,7 @@ class PairsWriter:
     def _write_homonyms(self) -> None:
         hashes = np.concatenate([np.empty(0, np.uint64), *self._hashes])
         self._hashes.clear()
-        order = np.argsort(hashes)
+        order = pl.Series(hashes).arg_sort().to_numpy()  # on all cores
         repeats = np.diff(hashes[order], prepend=hashes[order[:1]] + np.uint64(1)) == 0
         del hashes
         shared = repeats.copy()
