@@ -1,7 +1,8 @@
 """Read UMLS and draw pairs the plain way: lines, split, set, dict of lists, combinations, sample.
 
 What most copies of the reference do, with its faults mended where they change the result (all
-tradenames are kept, sampling is seeded). Run as `python plain_umls.py META OUT.txt REPORT.json`.
+tradenames are kept, sampling is seeded). Run as `python plain_umls.py META LANGUAGE OUT.txt REPORT.json`,
+where LANGUAGE is a code of UMLS or `all`.
 """
 
 from __future__ import annotations
@@ -14,28 +15,32 @@ from collections import defaultdict
 from pathlib import Path
 
 
+Preferred = dict[tuple[str, str], tuple[tuple[int, ...], str]]
+
+
 def read_ranks(meta: Path) -> dict[tuple[str, str], int]:
     with open(meta / "MRRANK.RRF", encoding="utf-8") as file:
         rows = (line.split("|") for line in file)
         return {(fields[1], fields[2]): int(fields[0]) for fields in rows}
 
 
-def read_names(meta: Path) -> tuple[dict[str, list[str]], dict[str, tuple[tuple[int, ...], str]]]:
-    """The distinct lowercase names of each concept, and its preferred name."""
+def read_names(meta: Path, language: str) -> tuple[dict[str, list[str]], Preferred]:
+    """The distinct lowercase names of each concept, and its preferred name in each language."""
     ranks = read_ranks(meta)
     seen: set[tuple[str, str]] = set()
     names: dict[str, list[str]] = defaultdict(list)
-    preferred: dict[str, tuple[tuple[int, ...], str]] = {}
+    preferred: Preferred = {}
     with open(meta / "MRCONSO.RRF", encoding="utf-8") as file:
         for line in file:
             fields = line.split("|")
-            if fields[1] != "ENG" or fields[16] != "N":
+            if language not in (fields[1], "all") or fields[16] != "N":
                 continue
             cui, name = fields[0], fields[14]
             rank = ranks.get((fields[11], fields[12]), 0)
             score = (rank, fields[2] == "P", fields[4] == "PF", fields[6] == "Y")
-            if cui not in preferred or score > preferred[cui][0]:
-                preferred[cui] = (score, name)
+            wanted = (cui, fields[1])
+            if wanted not in preferred or score > preferred[wanted][0]:
+                preferred[wanted] = (score, name)
             key = (cui, name.lower())
             if key not in seen:
                 seen.add(key)
@@ -81,8 +86,8 @@ def write_pairs(names: dict[str, list[str]], out: Path, *, limit: int, seed: int
 
 
 def main() -> None:
-    meta, out, report = map(Path, sys.argv[1:])
-    names, preferred = read_names(meta)
+    meta, out, report = (Path(sys.argv[index]) for index in (1, 3, 4))
+    names, preferred = read_names(meta, sys.argv[2])
     add_tradenames(meta, names)
     types = read_types(meta)
     pairs = write_pairs(names, out, limit=50, seed=33)
