@@ -1,9 +1,9 @@
 """Read UMLS and draw pairs, against the plain-Python way, at 1.5 and 15 million rows.
 
 Both sides do the same job on the same invented release (`synthetic_umls.py`): suppressed rows dropped,
-tradenames both ways, semantic types, preferred names by MRRANK, at most 50 pairs a concept; in English, as the
-paper, and with all languages. They must agree on the number of names and pairs. Each runs in a process of
-its own, whose peak memory the system reports. Ours also writes a vocabulary artifact with checksums.
+tradenames both ways, semantic types, preferred names by MRRANK, at most 50 pairs a concept; in English, as
+the paper, and with all languages. They must agree on the number of names and pairs. Each runs in a process
+of its own, whose peak memory the system reports. Ours also writes a vocabulary artifact with checksums.
 
     python benchmarks/read_umls.py [--rows 1500000 15000000] [--data FOLDER] [--repeat 3]
 """
@@ -95,8 +95,7 @@ def main() -> None:
         results = []
         for rows in options.rows:
             meta = make_release(data / f"umls-{rows}", rows=rows)
-            for language in ("ENG", "all"):
-                results.append(compare(meta, rows, language, Path(folder), options.repeat))
+            results += [compare(meta, rows, code, Path(folder), options.repeat) for code in ("ENG", "all")]
     write_results("read_umls", {"comparisons": results})
 
 

@@ -16,11 +16,15 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def write_results(
-    name: str, figures: dict[str, Any], packages: tuple[str, ...] = ("polars", "numpy")
-) -> Path:
-    """Write `figures` to `results/NAME.json`."""
-    FOLDER.mkdir(exist_ok=True)
-    path = FOLDER / f"{name}.json"
+    name: str,
+    figures: dict[str, Any],
+    packages: tuple[str, ...] = ("polars", "numpy"),
+    *,
+    folder: Path = FOLDER,
+) -> None:
+    """Write `figures` to `NAME.json`, by default in `benchmarks/results`."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     content = {
         "benchmark": name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -31,8 +35,7 @@ def write_results(
         "figures": figures,
     }
     path.write_text(json.dumps(content, indent=2) + "\n")
-    print(f"-> {path.relative_to(FOLDER.parent.parent)}")
-    return path
+    print(f"-> {path}")
 
 
 def _git(*arguments: str) -> str:

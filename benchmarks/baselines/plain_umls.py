@@ -14,7 +14,6 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-
 Preferred = dict[tuple[str, str], tuple[tuple[int, ...], str]]
 
 

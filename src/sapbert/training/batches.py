@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from sapbert.encoder.batching import TokenRows
+from sapbert.encoder.transformer import tokenize
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.mining import pair_masks
@@ -30,8 +31,8 @@ class Batch:
     Every process knows the order of pairs, so it can tell the relations of names it never sees.
     """
 
-    tokens: dict[str, Tensor]
-    """Input ids and masks.  # (own, tokens)"""
+    tokens: TokenRows
+    """Of the own names."""
     positives: Tensor
     """Names of the same concept, but for the name itself.  # (all, all)"""
     negatives: Tensor
@@ -115,19 +116,6 @@ class Batches:
         own = slice(self._rank * names, (self._rank + 1) * names)
         labels, share = self._pairs.concepts[rows], self._pairs.share_concept(rows)
         return Batch(
-            tokenize(self._tokenizer, self._pairs.names.take(rows[own]), self._max_length),
+            tokenize(self._tokenizer, self._pairs.names.take(rows[own]), max_length=self._max_length),
             *pair_masks(torch.from_numpy(labels), torch.from_numpy(share)),
         )
-
-
-def tokenize(tokenizer: PreTrainedTokenizerBase, names: list[str], max_length: int) -> dict[str, Any]:
-    """Turn names into padded input ids and masks."""
-    encoded = tokenizer(
-        names,
-        truncation=True,
-        max_length=max_length,
-        padding=True,
-        return_special_tokens_mask=True,
-        return_tensors="pt",
-    )
-    return dict(encoded)

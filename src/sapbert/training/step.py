@@ -8,20 +8,27 @@ is that of one large pass: dropout is replayed by restoring the random state of 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from sapbert.encoder.batching import Rectangle, TokenRows, plan_batches
 from sapbert.encoder.pooling import Pooling, pool
 from sapbert.training.batches import Batch
 from sapbert.training.gather import gather, world
 from sapbert.training.losses import Loss
 from sapbert.training.mining import MiningSettings, mine
+
+_CPU_TOKENS = 2048
+"""Tokens, padding included, encoded at a time on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +43,44 @@ class StepReport:
 
 
 class Encode:
-    """Turns tokens into unit vectors with a graph, under autocast where precision asks for it."""
+    """Turns tokens into unit vectors with a graph, in mixed precision where asked.
+
+    On a CPU names of like length are encoded together, since a padded token costs as much as a real one; a
+    GPU is better served by one large rectangle.
+    """
 
     def __init__(
-        self, model: PreTrainedModel, pooling: Pooling, device: torch.device, dtype: torch.dtype | None
+        self,
+        model: PreTrainedModel,
+        *,
+        pad_id: int,
+        pooling: Pooling,
+        max_length: int,
+        dtype: torch.dtype | None,
     ) -> None:
-        self._model, self._pooling, self._device, self._dtype = model, pooling, device, dtype
+        self._model, self._pad_id, self._pooling, self._dtype = model, pad_id, pooling, dtype
+        # That pooling counts padding, so its amount must not depend on the batch.
+        self._width = max_length if pooling is Pooling.MEAN_ALL else None
 
-    def __call__(self, tokens: dict[str, Tensor]) -> Tensor:
-        """Return unit vectors.  # (names, dim)"""
-        moved = {name: tensor.to(self._device, non_blocking=True) for name, tensor in tokens.items()}
-        special = moved.pop("special_tokens_mask")
-        enabled = self._dtype is not None
-        with torch.autocast(self._device.type, dtype=self._dtype, enabled=enabled):
-            hidden = self._model(**moved).last_hidden_state  # (names, tokens, dim)
-        pooled = pool(hidden.float(), moved["attention_mask"], special, self._pooling)
+    def __call__(self, tokens: TokenRows, rows: NDArray[np.int64]) -> Tensor:
+        """Return the unit vectors of some names.  # (rows, dim)"""
+        budget = _CPU_TOKENS if self._model.device.type == "cpu" else sys.maxsize
+        groups = plan_batches(tokens.lengths[rows], tokens=budget, rows=len(rows))
+        parts = [
+            self._forward(tokens.pad(rows[group], pad_id=self._pad_id, width=self._width)) for group in groups
+        ]
+        order = torch.from_numpy(np.argsort(np.concatenate(groups)))
+        return torch.cat(parts)[order.to(self._model.device)]
+
+    def _forward(self, batch: Rectangle) -> Tensor:
+        device = self._model.device
+        ids, attention, special = (
+            torch.from_numpy(part).to(device, non_blocking=True)
+            for part in (batch.ids, batch.attention, batch.special)
+        )  # (rows, tokens)
+        with torch.autocast(device.type, dtype=self._dtype, enabled=self._dtype is not None):
+            hidden = self._model(input_ids=ids, attention_mask=attention.long()).last_hidden_state
+        pooled = pool(hidden.float(), attention, special, self._pooling)  # (rows, dim)
         return functional.normalize(pooled, dim=-1)
 
 
@@ -67,29 +97,29 @@ class Step:
 
     def __call__(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> StepReport:
         """Add the gradient of the batch to the parameters; `scale` is that of mixed precision."""
-        names = len(batch.tokens["input_ids"])
-        if self.chunk is None or names <= self.chunk:
-            objective, report = self._objective(self.encode(batch.tokens), batch)
+        names = np.arange(len(batch.tokens.lengths))
+        if self.chunk is None or len(names) <= self.chunk:
+            objective, report = self._objective(self.encode(batch.tokens, names), batch)
             scale(objective).backward()
             return report
-        return self._in_chunks(batch, scale, names)
+        return self._in_chunks(batch, scale, np.split(names, range(self.chunk, len(names), self.chunk)))
 
-    def _in_chunks(self, batch: Batch, scale: Callable[[Tensor], Tensor], names: int) -> StepReport:
-        assert self.chunk is not None
-        spans = [slice(start, start + self.chunk) for start in range(0, names, self.chunk)]
+    def _in_chunks(
+        self, batch: Batch, scale: Callable[[Tensor], Tensor], chunks: list[NDArray[np.int64]]
+    ) -> StepReport:
         states, parts = [], []
         with torch.no_grad():
-            for span in spans:
+            for chunk in chunks:
                 states.append(_random_state(self.device))
-                parts.append(self.encode(_cut(batch.tokens, span)))
+                parts.append(self.encode(batch.tokens, chunk))
         embeddings = torch.cat(parts).requires_grad_()
         objective, report = self._objective(embeddings, batch)
         scale(objective).backward()
         assert embeddings.grad is not None
-        for span, state in zip(spans, states, strict=True):
+        for chunk, state in zip(chunks, states, strict=True):
             with _replayed(state, self.device):
-                again = self.encode(_cut(batch.tokens, span))
-            again.backward(embeddings.grad[span])
+                again = self.encode(batch.tokens, chunk)
+            again.backward(embeddings.grad[torch.from_numpy(chunk)])
         return report
 
     def _objective(self, own: Tensor, batch: Batch) -> tuple[Tensor, StepReport]:
@@ -99,10 +129,6 @@ class Step:
         loss = self.loss(names, names, hard)
         # Every process computes the whole loss, and gradients are summed over processes.
         return loss / world()[1], StepReport(float(loss.detach()), *hard.counts())
-
-
-def _cut(tokens: dict[str, Tensor], span: slice) -> dict[str, Tensor]:
-    return {name: tensor[span] for name, tensor in tokens.items()}
 
 
 def _random_state(device: torch.device) -> list[Tensor]:

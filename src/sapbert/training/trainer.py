@@ -127,7 +127,13 @@ class _Run:
             _optimizer(model, settings, device),
             torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16"),
             Step(
-                Encode(model, pooling, device, dtype),
+                Encode(
+                    model,
+                    pad_id=tokenizer.pad_token_id,
+                    pooling=pooling,
+                    max_length=settings.max_length,
+                    dtype=dtype,
+                ),
                 make_loss(settings.loss),
                 MiningSettings(margin=settings.margin, triplets=settings.triplets),
                 device,

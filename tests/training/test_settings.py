@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from sapbert.encoder.pooling import Pooling
+from sapbert.errors import ConfigError, FormatError
+from sapbert.training import losses, mining, settings
+from sapbert.training.settings import TrainSettings, read_recipe, settings_from
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_each_recipe_loads_and_changes_something(path: Path) -> None:
+    recipe = read_recipe(path)
+    assert recipe
+    assert settings_from(recipe, {}) == TrainSettings(**recipe)
+
+
+def test_there_are_recipes_for_every_loss() -> None:
+    told = {settings_from(read_recipe(path), {}).loss for path in RECIPES}
+    assert told == set(get_args(settings.LossName))
+
+
+def test_options_count_more_than_the_recipe_and_the_recipe_more_than_defaults() -> None:
+    made = settings_from({"batch_size": 64, "epochs": 2}, {"batch_size": 32, "seed": None})
+    assert (made.batch_size, made.epochs, made.seed) == (32, 2, TrainSettings().seed)
+
+
+def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text("learning_rat = 1\n")
+    with pytest.raises(ConfigError, match="nearest is 'learning_rate'"):
+        read_recipe(tmp_path / "r.toml")
+
+
+@pytest.mark.parametrize("content", [b"= 3", b"\xff"])
+def test_what_is_no_toml_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_bytes(content)
+    with pytest.raises(FormatError, match="no TOML"):
+        read_recipe(tmp_path / "r.toml")
+
+
+def test_a_missing_recipe_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="cannot be read"):
+        read_recipe(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_size", 1),
+        ("epochs", 0),
+        ("learning_rate", -1.0),
+        ("warmup", 1.0),
+        ("loss", "hinge"),
+        ("pooling", "max"),
+        ("precision", "fp8"),
+        ("schedule", "cosine"),
+        ("triplets", "some"),
+        ("keep", 0),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=name if name != "batch_size" else "batch"):
+        settings_from({name: value}, {})
+
+
+def test_choices_are_those_of_the_modules_that_use_them() -> None:
+    assert set(get_args(settings.LossName)) == set(get_args(losses.LossName))
+    assert set(get_args(settings.Triplets)) == set(get_args(mining.Triplets))
+    assert set(get_args(settings.PoolingName)) == {pooling.value for pooling in Pooling}

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.transformer import TransformerEncoder, load_encoder, tokenize
+from sapbert.pairs.artifact import Pairs
+from sapbert.training.batches import Batch
+from sapbert.training.losses import LossName, make_loss
+from sapbert.training.mining import MiningSettings
+from sapbert.training.step import Encode, Step, StepReport
+from tests.training.test_batches import make_batches
+
+LOSSES: tuple[LossName, ...] = ("ms", "circle", "nca", "lifted", "infonce", "triplet", "cosine")
+
+
+def gradients(
+    base: Path, batch: Batch, *, loss: LossName = "ms", chunk: int | None = None, dropout: bool = False
+) -> tuple[StepReport, dict[str, Tensor]]:
+    """The report and the gradient of one step of a fresh model."""
+    model, tokenizer = load_encoder(base)
+    model.train(dropout)
+    torch.manual_seed(5)
+    encode = Encode(model, pad_id=tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None)
+    step = Step(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), chunk)
+    report = step(batch, lambda objective: objective)
+    return report, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_close(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
+    assert left.keys() == right.keys()
+    for name, gradient in left.items():
+        torch.testing.assert_close(gradient, right[name], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_batch_in_chunks_gives_the_gradient_of_one_pass(
+    loss: LossName, tiny_pairs: Pairs, tiny_base: Path
+) -> None:
+    batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
+    whole, expected = gradients(tiny_base, batch, loss=loss)
+    parts, found = gradients(tiny_base, batch, loss=loss, chunk=5)
+
+    assert whole.loss == pytest.approx(parts.loss, abs=1e-6)
+    assert (whole.positives, whole.negatives) == (parts.positives, parts.negatives)
+    assert_close(found, expected)
+    assert any(gradient.abs().max() > 1e-4 for gradient in expected.values())
+
+
+def test_dropout_is_replayed_in_the_second_pass(tiny_pairs: Pairs, tiny_base: Path) -> None:
+    """Chunks of the whole batch draw the random numbers that one pass draws."""
+    batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
+    names = len(batch.tokens.lengths)
+    whole, expected = gradients(tiny_base, batch, dropout=True)
+    # Two passes over one chunk: the first without a graph, the second replaying its dropout.
+    model, tokenizer = load_encoder(tiny_base)
+    model.train()
+    torch.manual_seed(5)
+    encode = Encode(model, pad_id=tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None)
+    step = Step(encode, make_loss("ms"), MiningSettings(), torch.device("cpu"), None)
+    report = step._in_chunks(batch, lambda objective: objective, [np.arange(names)])
+
+    assert report.loss == pytest.approx(whole.loss, abs=1e-6)
+    assert_close({n: p.grad for n, p in model.named_parameters() if p.grad is not None}, expected)
+
+
+def test_training_and_encoding_agree_on_vectors(tiny_pairs: Pairs, tiny_base: Path) -> None:
+    names = tiny_pairs.names.take(range(40))
+    for pooling in Pooling:
+        encoder = TransformerEncoder.open(tiny_base, pooling=pooling, max_length=8, device="cpu")
+        encode = Encode(
+            encoder.model, pad_id=encoder.tokenizer.pad_token_id, pooling=pooling, max_length=8, dtype=None
+        )
+        encoder.model.eval()
+        tokens = tokenize(encoder.tokenizer, names, max_length=8)
+        found = encode(tokens, np.arange(len(names))).detach().numpy()
+        np.testing.assert_allclose(found, encoder.encode(names), atol=1e-5)
+
+
+_PROCESS = """
+import sys
+from pathlib import Path
+
+import torch
+from torch import distributed
+
+from sapbert.pairs.artifact import Pairs
+from sapbert.training.gather import sum_gradients, world
+from sapbert.training.losses import make_loss
+from sapbert.training.mining import MiningSettings
+from sapbert.training.step import Encode, Step
+from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.transformer import load_encoder
+from tests.training.test_batches import make_batches
+
+rank, meeting, pairs, base, loss, out = int(sys.argv[1]), *sys.argv[2:]
+torch.set_num_threads(1)
+distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+batch = next(make_batches(Pairs.open(pairs), Path(base), batch_size=16, rank=rank, world=2).after(0, 1))
+model, tokenizer = load_encoder(base)
+encode = Encode(model, pad_id=tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None)
+step = Step(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), None)
+report = step(batch, lambda objective: objective)
+sum_gradients(model.parameters())
+if rank == 1:
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    torch.save({"loss": report.loss, "gradients": found}, out)
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("loss", ["ms", "infonce"])
+def test_two_processes_train_the_objective_of_one(
+    loss: LossName, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
+) -> None:
+    root = str(Path(__file__).parents[2])
+    arguments = [
+        str(tmp_path / "meeting"),
+        str(tiny_pairs.path),
+        str(tiny_base),
+        loss,
+        str(tmp_path / "out.pt"),
+    ]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", _PROCESS, str(rank), *arguments], cwd=root) for rank in (0, 1)
+    ]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    found = torch.load(tmp_path / "out.pt", weights_only=True)
+    batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
+    report, expected = gradients(tiny_base, batch, loss=loss)
+
+    assert found["loss"] == pytest.approx(report.loss, abs=1e-5)
+    assert_close(found["gradients"], expected)

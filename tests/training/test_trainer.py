@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.errors import ArtifactError, ConfigError, TrainingError
+from sapbert.pairs.artifact import Pairs
+from sapbert.training.metrics import read_metrics
+from sapbert.training.settings import TrainSettings
+from sapbert.training.trainer import train
+
+CPU = torch.device("cpu")
+SHORT = {"batch_size": 8, "held_out": 5, "evaluate_every": 4, "checkpoint_every": 3, "learning_rate": 1e-3}
+
+
+def settings(**changes: object) -> TrainSettings:
+    return TrainSettings(**{**SHORT, "epochs": 0.6, **changes})  # type: ignore[arg-type]
+
+
+def weights(model: Path) -> dict[str, torch.Tensor]:
+    return load_file(model / "model.safetensors")
+
+
+def assert_same_model(left: Path, right: Path) -> None:
+    expected = weights(right)
+    for name, tensor in weights(left).items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(tiny_pairs: Pairs, tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = tmp_path_factory.mktemp("whole") / "model"
+    train(tiny_pairs, str(tiny_base), model, settings(), device=CPU)
+    return model
+
+
+def test_training_brings_held_out_synonyms_together(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
+) -> None:
+    train(tiny_pairs, str(tiny_base), tmp_path / "model", settings(epochs=6, evaluate_every=50), device=CPU)
+    rows = [row for row in read_metrics(tmp_path / "model" / "metrics.jsonl") if "retrieval" in row]
+    losses = [row["loss"] for row in read_metrics(tmp_path / "model" / "metrics.jsonl") if "loss" in row]
+
+    assert rows[0]["step"] == 0
+    assert rows[-1]["retrieval"] > rows[0]["retrieval"]
+    assert sum(losses[-10:]) < sum(losses[:10])
+
+
+def test_the_model_folder_is_whole_and_opens_as_it_was_trained(uninterrupted: Path) -> None:
+    encoder = TransformerEncoder.open(uninterrupted, device="cpu")
+    manifest = json.loads((uninterrupted / "manifest.json").read_text())
+
+    assert encoder.pooling == "cls"
+    assert encoder.max_length == 25
+    assert manifest["fingerprint"] == encoder.fingerprint
+    assert "found" in (uninterrupted / "README.md").read_text()
+    assert not uninterrupted.with_name("model.run").exists()
+
+
+def test_the_same_settings_give_the_same_model(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, uninterrupted: Path
+) -> None:
+    train(tiny_pairs, str(tiny_base), tmp_path / "again", settings(), device=CPU)
+    assert_same_model(tmp_path / "again", uninterrupted)
+
+
+_RUN = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from sapbert.pairs.artifact import Pairs
+from sapbert.training.trainer import train
+from tests.training.test_trainer import settings
+
+torch.set_num_threads(1)
+pairs, base, out, at, number = sys.argv[1:]
+
+def interrupt(done, total, figures):
+    if done == int(at):
+        os.kill(os.getpid(), int(number))
+
+train(Pairs.open(pairs), base, Path(out), settings(), device=torch.device("cpu"), on_step=interrupt)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(
+    number: signal.Signals, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, uninterrupted: Path
+) -> None:
+    model = tmp_path / "model"
+    command = [
+        sys.executable,
+        "-c",
+        _RUN,
+        str(tiny_pairs.path),
+        str(tiny_base),
+        str(model),
+        "5",
+        str(int(number)),
+    ]
+    stopped = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+    )
+    assert stopped.returncode != 0
+    assert not model.exists()
+    saved = sorted(path.name for path in (tmp_path / "model.run").glob("step-*"))
+    # Ctrl-C saves the step it came in; a kill leaves the last checkpoint.
+    assert saved[-1] == ("step-00000005" if number == signal.SIGINT else "step-00000003")
+    resumed: list[int] = []
+
+    def note(done: int, _total: int, _figures: Mapping[str, float]) -> None:
+        resumed.append(done)
+
+    train(tiny_pairs, str(tiny_base), model, settings(), device=CPU, resume=True, on_step=note)
+
+    assert resumed[0] == (6 if number == signal.SIGINT else 4)
+    assert_same_model(model, uninterrupted)
+    steps = [row["step"] for row in read_metrics(model / "metrics.jsonl")]
+    assert steps == list(range(steps[-1] + 1))
+
+
+def stop_after(step: int) -> object:
+    def stop(done: int, _total: int, _figures: Mapping[str, float]) -> None:
+        if done == step:
+            raise RuntimeError("stopped")
+
+    return stop
+
+
+@pytest.fixture
+def stopped(tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path) -> Path:
+    """The goal of a run that stopped after seven steps, with checkpoints of three and six."""
+    with pytest.raises(RuntimeError, match="stopped"):
+        train(
+            tiny_pairs,
+            str(tiny_base),
+            tmp_path / "model",
+            settings(),
+            device=CPU,
+            on_step=stop_after(7),  # type: ignore[arg-type]  # an OnStep
+        )
+    return tmp_path / "model"
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+    stopped: Path, tiny_pairs: Pairs, tiny_base: Path, uninterrupted: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    newest = stopped.with_name("model.run") / "step-00000006" / "state.pt"
+    newest.write_bytes(newest.read_bytes()[:-10])
+    train(tiny_pairs, str(tiny_base), stopped, settings(), device=CPU, resume=True)
+
+    assert "step-00000006 is damaged" in caplog.text
+    assert_same_model(stopped, uninterrupted)
+
+
+def test_resuming_with_other_settings_says_what_differs(
+    stopped: Path, tiny_pairs: Pairs, tiny_base: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"learning_rate 0\.001, now 0\.002"):
+        train(tiny_pairs, str(tiny_base), stopped, settings(learning_rate=2e-3), device=CPU, resume=True)
+
+
+def test_an_unfinished_run_is_not_lost_by_starting_anew(
+    stopped: Path, tiny_pairs: Pairs, tiny_base: Path
+) -> None:
+    with pytest.raises(ArtifactError, match="--resume"):
+        train(tiny_pairs, str(tiny_base), stopped, settings(), device=CPU)
+    assert stopped.with_name("model.run").exists()
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint(
+    stopped: Path, tiny_pairs: Pairs, tiny_base: Path, uninterrupted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", no_space)
+        with pytest.raises(OSError, match="No space"):
+            train(tiny_pairs, str(tiny_base), stopped, settings(), device=CPU, resume=True)
+    train(tiny_pairs, str(tiny_base), stopped, settings(), device=CPU, resume=True)
+    assert_same_model(stopped, uninterrupted)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoint(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
+) -> None:
+    wild = settings(learning_rate=1e30, checkpoint_every=1, held_out=0)
+    with pytest.raises(TrainingError, match="at step 2"):
+        train(tiny_pairs, str(tiny_base), tmp_path / "model", wild, device=CPU)
+    assert (tmp_path / "model.run" / "step-00000001").exists()
+
+
+def test_an_existing_model_is_not_replaced_unasked(
+    uninterrupted: Path, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(uninterrupted, model)
+    with pytest.raises(ArtifactError, match="--overwrite"):
+        train(tiny_pairs, str(tiny_base), model, settings(), device=CPU)
+    assert_same_model(model, uninterrupted)
+
+
+def test_warm_up_and_decay_shape_the_learning_rate(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
+) -> None:
+    shaped = settings(warmup=0.5, schedule="linear", held_out=0)
+    train(tiny_pairs, str(tiny_base), tmp_path / "model", shaped, device=CPU)
+    rates = [
+        row["learning_rate"] for row in read_metrics(tmp_path / "model" / "metrics.jsonl") if "loss" in row
+    ]
+    peak = rates.index(max(rates))
+
+    assert rates[: peak + 1] == sorted(rates[: peak + 1])
+    assert rates[peak:] == sorted(rates[peak:], reverse=True)
+    assert max(rates) <= 1e-3
+    assert rates[-1] < max(rates) / 2
+
+
+def test_training_needs_no_polars(tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path) -> None:
+    blocked = "import sys; sys.modules['polars'] = None; sys.modules['typer'] = None\n"
+    code = blocked + _RUN.replace("from tests.training.test_trainer import settings", _OWN_SETTINGS)
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        str(tiny_pairs.path),
+        str(tiny_base),
+        str(tmp_path / "m"),
+        "-1",
+        "0",
+    ]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+_OWN_SETTINGS = """
+from sapbert.training.settings import TrainSettings
+def settings():
+    return TrainSettings(batch_size=8, epochs=0.1, held_out=5)
+"""
