@@ -78,7 +78,7 @@ def test_training_and_encoding_agree_on_vectors(tiny_pairs: Pairs, tiny_base: Pa
         encode = Encode(
             encoder.model, pad_id=encoder.tokenizer.pad_token_id, pooling=pooling, max_length=8, dtype=None
         )
-        encoder.model.eval()
+        encoder.model.train(False)
         tokens = tokenize(encoder.tokenizer, names, max_length=8)
         found = encode(tokens, np.arange(len(names))).detach().numpy()
         np.testing.assert_allclose(found, encoder.encode(names), atol=1e-5)

@@ -21,7 +21,6 @@ from sapbert.encoder.batching import TokenRows
 from sapbert.encoder.transformer import tokenize
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.training.mining import pair_masks
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +32,10 @@ class Batch:
 
     tokens: TokenRows
     """Of the own names."""
-    positives: Tensor
-    """Names of the same concept, but for the name itself.  # (all, all)"""
-    negatives: Tensor
-    """Names that have no concept in common, not even through an ambiguous text.  # (all, all)"""
+    labels: Tensor
+    """The concept each name was drawn for.  # (all,)"""
+    share: Tensor
+    """Which names have a concept in common, also through an ambiguous text.  # (all, all)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,5 +116,6 @@ class Batches:
         labels, share = self._pairs.concepts[rows], self._pairs.share_concept(rows)
         return Batch(
             tokenize(self._tokenizer, self._pairs.names.take(rows[own]), max_length=self._max_length),
-            *pair_masks(torch.from_numpy(labels), torch.from_numpy(share)),
+            torch.from_numpy(labels),
+            torch.from_numpy(share),
         )

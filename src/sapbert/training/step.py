@@ -25,7 +25,7 @@ from sapbert.encoder.pooling import Pooling, pool
 from sapbert.training.batches import Batch
 from sapbert.training.gather import gather, world
 from sapbert.training.losses import Loss
-from sapbert.training.mining import MiningSettings, mine
+from sapbert.training.mining import MiningSettings, mine, pair_masks
 
 _CPU_TOKENS = 2048
 """Tokens, padding included, encoded at a time on a CPU."""
@@ -124,7 +124,7 @@ class Step:
 
     def _objective(self, own: Tensor, batch: Batch) -> tuple[Tensor, StepReport]:
         names = gather(own)
-        positives, negatives = batch.positives.to(self.device), batch.negatives.to(self.device)
+        positives, negatives = pair_masks(batch.labels.to(self.device), batch.share.to(self.device))
         hard = mine(names.detach(), names.detach(), positives, negatives, self.mining)
         loss = self.loss(names, names, hard)
         # Every process computes the whole loss, and gradients are summed over processes.

@@ -154,7 +154,9 @@ class _Run:
     ) -> None:
         """Train from step `done` to the last."""
         if done == 0:
-            metrics.add(0, self._measure())
+            before = self._measure()
+            metrics.add(0, before)
+            on_step(0, self.total, before)
         for batch in self.batches.after(done, self.total):
             started = perf_counter()
             figures = self._train_on(batch, done)
