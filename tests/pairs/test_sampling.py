@@ -30,7 +30,13 @@ def columns(vocabulary: Concepts) -> tuple[Ints, Ints]:
 def drawn(
     vocabulary: Concepts, *, rule: Languages = Languages.ANY, limit: int, seed: int = 33, first: int = 0
 ) -> list[Pair]:
-    rows = draw(*columns(vocabulary), first_concept=first, rule=rule, limit=limit, seed=seed)
+    rows = draw(
+        *columns(vocabulary),
+        keys=lambda concepts: (concepts + first).astype(np.uint64),
+        rule=rule,
+        limit=limit,
+        seed=seed,
+    )
     assert rows.shape == (len(rows), 2)
     return [(int(left), int(right)) for left, right in rows]
 
@@ -201,7 +207,14 @@ def test_a_concept_of_30_000_names_is_not_paired_out() -> None:
     concepts, languages = columns([[0] * 30_000])
     tracemalloc.start()
 
-    pairs = draw(concepts, languages, first_concept=0, rule=Languages.ANY, limit=50, seed=33)
+    pairs = draw(
+        concepts,
+        languages,
+        keys=lambda concepts: concepts.astype(np.uint64),
+        rule=Languages.ANY,
+        limit=50,
+        seed=33,
+    )
 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

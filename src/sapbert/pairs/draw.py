@@ -11,6 +11,7 @@ hash alike (odds of one in a hundred thousand over all of UMLS) are merely not u
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -82,16 +83,8 @@ def draw_pairs(
     parts = vocabulary.parts()
     with create(target, overwrite=overwrite) as draft:
         with PairsWriter(draft) as writer:
-            read = partial(_distinct_names, rule=settings.languages)
-            for done, names in enumerate(ordered_map(read, parts), 1):
-                rows = draw(
-                    names.concepts,
-                    names.languages,
-                    first_concept=writer.concepts,
-                    rule=settings.languages,
-                    limit=settings.limit,
-                    seed=settings.seed,
-                )
+            work = partial(_draw_part, settings=settings)
+            for done, (names, rows) in enumerate(ordered_map(work, parts), 1):
                 writer.add(names, rows)
                 progress("pairs", done, len(parts))
         if not writer.pairs:
@@ -99,6 +92,25 @@ def draw_pairs(
         inputs = {vocabulary.path.name: {"fingerprint": vocabulary.fingerprint}}
         draft.seal(KIND, settings=asdict(settings), inputs=inputs, counts=writer.counts())
     return Pairs.open(target, verify=False)
+
+
+def _draw_part(part: Path, settings: PairSettings) -> tuple[Names, NDArray[np.int64]]:
+    """The names of a part of the vocabulary and the pairs drawn of them; called on several threads."""
+    names = _distinct_names(part, settings.languages)
+
+    def keys(concepts: NDArray[np.int64]) -> NDArray[np.uint64]:
+        digests = (hashlib.sha256(curie.encode()).digest()[:8] for curie in names.ids.gather(concepts))
+        return np.frombuffer(b"".join(digests), "<u8")
+
+    rows = draw(
+        names.concepts,
+        names.languages,
+        keys=keys,
+        rule=settings.languages,
+        limit=settings.limit,
+        seed=settings.seed,
+    )
+    return names, rows
 
 
 def _distinct_names(part: Path, rule: Languages) -> Names:

@@ -6,17 +6,20 @@ makes a pair with each of the `partners[p]` names from `first[p]` on. Fifty diff
 by Floyd's algorithm, for all concepts at once, and turned back into names.
 
 Random numbers are a hash of seed, concept and draw, so they do not depend on how the vocabulary is cut
-into parts, on the number of threads, or on the version of numpy.
+into parts, on what other concepts it has, on the number of threads, or on the version of numpy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Keys = Callable[[Ints], NDArray[np.uint64]]
+"""Gives each of some concepts, by their numbers, a key of its own that no other concept changes."""
 
 
 class Languages(StrEnum):
@@ -29,13 +32,11 @@ class Languages(StrEnum):
     """Only names of different languages."""
 
 
-def draw(
-    concepts: Ints, languages: Ints, *, first_concept: int, rule: Languages, limit: int, seed: int
-) -> Ints:
+def draw(concepts: Ints, languages: Ints, *, keys: Keys, rule: Languages, limit: int, seed: int) -> Ints:
     """Return row numbers of pairs, in order.  # (pairs, 2)
 
     `concepts` numbers the concept of each row from 0, ascending; `languages` numbers the language of
-    each row, ascending within a concept; `first_concept` is the number of the first concept among all.
+    each row, ascending within a concept; `keys` tells what a concept's random numbers depend on.
     """
     if not len(concepts):
         return np.empty((0, 2), np.int64)
@@ -47,8 +48,8 @@ def draw(
     numbers = np.arange(drawn.sum()) - np.repeat(np.cumsum(drawn) - drawn, drawn)
     many = np.flatnonzero(offered > limit)
     if len(many):
-        keys = _mix(np.uint64(seed) ^ _mix((many + first_concept).astype(np.uint64)))
-        numbers[np.repeat(offered > limit, drawn)] = _distinct(offered[many], limit, keys).ravel()
+        seeds = _mix(np.uint64(seed) ^ _mix(keys(many)))
+        numbers[np.repeat(offered > limit, drawn)] = _distinct(offered[many], limit, seeds).ravel()
     numbers += np.repeat((ends - partners)[start], drawn)
     right = np.searchsorted(ends, numbers, side="right")
     left = first[right] + numbers - (ends - partners)[right]
