@@ -1,8 +1,8 @@
 """Every error this package raises on purpose, in one tree.
 
 Catch `SapbertError` to catch them all. Each message is one line that says where, what was found
-and what to do next; the command line prints it and exits 1. A caller's own mistake (a wrong type, a
-negative limit) stays a plain `ValueError` or `TypeError`.
+and what to do next; the command line prints it and exits 1. A caller's own mistake (a wrong type, arrays
+that do not fit) stays a plain `ValueError` or `TypeError`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The three seams of the package: whatever fits one of these shapes can take its place.
 
-`encoder`, `index` and `linking` each bring implementations; a caller may bring another.
+`encoder` brings an `Encoder`; `index` and `linking`, which are to come, bring the others. A caller may
+bring its own.
 """
 
 from __future__ import annotations

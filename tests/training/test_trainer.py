@@ -234,6 +234,38 @@ def test_warm_up_and_decay_shape_the_learning_rate(
     assert rates[-1] < max(rates) / 2
 
 
+def test_processes_started_by_torchrun_train_one_model(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, uninterrupted: Path
+) -> None:
+    (tmp_path / "run.py").write_text(_RUN)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    arguments = [str(tiny_pairs.path), str(tiny_base), str(tmp_path / "model"), "-1", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*launch, str(tmp_path / "run.py"), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    metrics = read_metrics(tmp_path / "model" / "metrics.jsonl")
+    expected = read_metrics(uninterrupted / "metrics.jsonl")
+    assert [row["step"] for row in metrics] == [row["step"] for row in expected]
+    # Dropout differs, the objective does not.
+    assert metrics[1]["loss"] == pytest.approx(expected[1]["loss"], rel=0.2)
+    assert metrics[0]["retrieval"] == expected[0]["retrieval"]
+
+
+def test_a_garbled_line_of_metrics_does_not_stop_a_resumed_run(
+    stopped: Path, tiny_pairs: Pairs, tiny_base: Path, uninterrupted: Path
+) -> None:
+    file = stopped.with_name("model.run") / "metrics.jsonl"
+    file.write_text(file.read_text().replace('{"step": 5', '{"step": 5{"st'))
+    train(tiny_pairs, str(tiny_base), stopped, settings(), device=CPU, resume=True)
+    assert_same_model(stopped, uninterrupted)
+
+
 def test_training_needs_no_polars(tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path) -> None:
     blocked = "import sys; sys.modules['polars'] = None; sys.modules['typer'] = None\n"
     code = blocked + _RUN.replace("from tests.training.test_trainer import settings", _OWN_SETTINGS)

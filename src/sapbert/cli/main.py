@@ -40,7 +40,7 @@ def sapbert(
 ) -> None:
     """From any biomedical vocabulary to a working entity linker.
 
-    Each verb reads what the one before wrote: read a vocabulary, merge several, draw pairs to train on.
+    Each verb reads what the one before wrote: read a vocabulary, merge several, draw pairs, train on them.
     Results go to files or standard output, words and progress to standard error.
     """
 

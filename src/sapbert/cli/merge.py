@@ -54,7 +54,9 @@ def merge(
         with write_vocabulary(out, asdict(settings), intake, overwrite=overwrite) as writer:
             report = merge_vocabularies(opened, xrefs, writer, intake, settings)
     for size, number in sorted(report.sizes.items()):
-        typer.echo(f"{number:,} concepts were made of {size}", err=True)
+        typer.echo(f"{number:,} joined concepts have {size} members", err=True)
+    if not report.sizes:
+        typer.echo("nothing was joined by cross-references; --xrefs says where they are", err=True)
     if report.refused:
         largest = " ".join(report.largest_refused[:6])
         typer.echo(f"{report.refused:,} clusters were not joined; the largest holds {largest} …", err=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sapbert.artifacts import Manifest
     from sapbert.vocab.intake import Progress
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Directory to write.", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", "-o", help="What to write.", show_default=False)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")]
 
@@ -47,12 +47,23 @@ def tell(manifest: Manifest, path: Path, *, as_json: bool) -> None:
     for line in manifest.details.get("skipped", ()):
         typer.echo(f"skipped: {line}", err=True)
     typer.echo(f"{manifest.kind} -> {path}", err=True)
-    for line in aligned({what: f"{count:,}" for what, count in manifest.counts.items() if count}):
+    for line in aligned({what: count for what, count in manifest.counts.items() if count}):
         typer.echo(f"  {line}", err=True)
 
 
 def aligned(rows: Mapping[str, Any]) -> list[str]:
-    """Lay out names and right-aligned values in two columns."""
+    """Lay out names and values in two columns: numbers to the right, words to the left."""
+    texts = {name: _text(value) for name, value in rows.items()}
     wide = max((len(name) for name in rows), default=0)
-    long = max((len(str(value)) for value in rows.values()), default=0)
-    return [f"{name:<{wide}}  {value!s:>{long}}" for name, value in rows.items()]
+    long = max((len(text) for text in texts.values()), default=0)
+    numbers = all(text.replace(",", "").isdigit() for text in texts.values())
+    return [
+        f"{name:<{wide}}  {text:>{long}}" if numbers else f"{name:<{wide}}  {text}"
+        for name, text in texts.items()
+    ]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

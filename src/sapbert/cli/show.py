@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,7 +43,7 @@ def show(
 def _show_manifest(path: Path, manifest: Manifest) -> None:
     typer.echo(f"{path}: {manifest.kind} {manifest.fingerprint}")
     typer.echo(f"written {manifest.created} by sapbert {manifest.sapbert}")
-    _section("holds", {what: f"{count:,}" for what, count in manifest.counts.items() if count})
+    _section("holds", {what: count for what, count in manifest.counts.items() if count})
     told = {name: str(value) for name, value in manifest.settings.items() if value not in (None, [])}
     _section("settings", told)
     for name, record in manifest.inputs.items():
@@ -102,10 +103,8 @@ def _show_concept(concept: Concept, vocabulary: Vocabulary) -> None:
             typer.echo(f"  {title} {' '.join(ids)}")
 
 
-def _section(title: str, rows: object) -> None:
-    if isinstance(rows, dict) and rows:
+def _section(title: str, rows: Mapping[str, object]) -> None:
+    if rows:
         typer.echo(title)
-        for line in aligned(
-            {name: f"{value:,}" if isinstance(value, int) else value for name, value in rows.items()}
-        ):
+        for line in aligned(rows):
             typer.echo(f"  {line}")

@@ -79,19 +79,27 @@ def train(
     }
     settings = settings_from(read_recipe(recipe) if recipe else {}, options)
     try:
-        import torch
-
-        from sapbert.training import trainer
+        from sapbert.training import gather, trainer
     except ImportError as error:
         raise MissingExtraError(error.name or "torch", "train") from error
     from sapbert.pairs.artifact import Pairs
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    opened = Pairs.open(pairs)
-    with _progress() as on_step:
-        trainer.train(
-            opened, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
-        )
+    opened, device = Pairs.open(pairs), gather.local_device()
+    try:
+        with _progress() as on_step:
+            trainer.train(
+                opened,
+                base,
+                out,
+                settings,
+                device=device,
+                resume=resume,
+                overwrite=overwrite,
+                on_step=on_step,
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"stopped and saved in {out}.run; the same command with --resume goes on", err=True)
+        raise typer.Exit(1) from None
     typer.echo(f"model -> {out}", err=True)
 
 

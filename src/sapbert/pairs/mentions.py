@@ -9,6 +9,7 @@ makes its pairs once: how often a corpus repeats it says nothing about its names
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import polars as pl
@@ -18,7 +19,8 @@ from sapbert.artifacts import create
 from sapbert.errors import FormatError, SapbertError
 from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.draw import Names, PairsWriter
-from sapbert.vocab.columns import fold_names, to_curies
+from sapbert.vocab.biosyn import medic_curies
+from sapbert.vocab.columns import fold_names
 from sapbert.vocab.intake import Intake
 from sapbert.vocab.tables import table_source, tsv_batches
 from sapbert.vocab.vocabulary import Vocabulary
@@ -31,8 +33,8 @@ def pair_mentions(
 ) -> Pairs:
     """Write the pairs of the mentions in `table` (TSV, may be gzip) to `target` and open them.
 
-    `prefix` is for identifiers that come without one. A mention whose concept the vocabulary does not
-    have is left out and counted.
+    `prefix` is for identifiers that come without one; those of MeSH and OMIM are known by their form. A
+    mention whose concept the vocabulary does not have is left out and counted.
     """
     intake = Intake()
     mentions = _read_mentions(table, intake)
@@ -40,7 +42,7 @@ def pair_mentions(
     names = _names(labelled, vocabulary)
     rows = _pair_rows(names)
     if not len(rows):
-        raise SapbertError(f"{table}: no mention has a concept of {vocabulary.path} with another name")
+        _explain_nothing(mentions, table, vocabulary, prefix)
     with create(target, overwrite=overwrite) as draft:
         with PairsWriter(draft) as writer:
             writer.add(Names.of(names["concept_id"], names["text"]), rows)
@@ -49,6 +51,16 @@ def pair_mentions(
         inputs = {vocabulary.path.name: {"fingerprint": vocabulary.fingerprint}, **intake.inputs}
         draft.seal(KIND, settings={"mentions": table.name, "prefix": prefix}, inputs=inputs, counts=counts)
     return Pairs.open(target, verify=False)
+
+
+def _explain_nothing(
+    mentions: pl.DataFrame, table: Path, vocabulary: Vocabulary, prefix: str | None
+) -> NoReturn:
+    ids = mentions["concept_ids"]
+    if prefix is None and not medic_curies(ids, None).is_not_null().any():
+        problem = f"the id {ids[0]!r} has no prefix"
+        raise FormatError(table, 2, problem, hint="give --prefix: mesh makes D009203 mesh:D009203")
+    raise SapbertError(f"{table}: no mention has a concept of {vocabulary.path} with another name")
 
 
 def _read_mentions(table: Path, intake: Intake) -> pl.DataFrame:
@@ -81,7 +93,7 @@ def _label(mentions: pl.DataFrame, prefix: str | None) -> pl.DataFrame:
     )
     labelled = pl.concat([part_by_part, any_of])
     return labelled.select(
-        "row", text=fold_names(labelled["text"]), concept_id=to_curies(labelled["id"], prefix=prefix)
+        "row", text=fold_names(labelled["text"]), concept_id=medic_curies(labelled["id"], prefix)
     ).filter(pl.col("text") != "")
 
 

@@ -59,6 +59,30 @@ def gather(own: Tensor) -> Tensor:
     return gathered
 
 
+def any_process(asked: bool) -> bool:  # noqa: FBT001 - a value, not a switch
+    """Tell whether any process says yes, so that all do the same."""
+    if world()[1] == 1:
+        return asked
+    flag = torch.tensor(int(asked), device="cuda" if distributed.get_backend() == "nccl" else "cpu")
+    distributed.all_reduce(flag, op=distributed.ReduceOp.MAX)
+    return bool(flag.item())
+
+
+def wait_for_all() -> None:
+    """Go on when every process is here."""
+    if world()[1] > 1:
+        distributed.barrier()
+
+
+def local_device() -> torch.device:
+    """The device of this process: a GPU of its own where there are any."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device
+
+
 def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
     """Add up the gradients of all processes, in one message."""
     if world()[1] == 1:

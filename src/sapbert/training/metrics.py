@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 
 class Metrics:
     """Appends measurements to a file; a resumed run drops those of steps it will repeat."""
 
     def __init__(self, path: Path, *, after: int) -> None:
-        kept = [row for row in read_metrics(path) if row["step"] <= after]
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "w", encoding="utf-8")
-        for row in kept:
-            self._write(row)
+        write_metrics(path, [row for row in read_metrics(path) if row["step"] <= after])
+        self._file = open(path, "a", encoding="utf-8")
 
     def add(self, step: int, figures: Mapping[str, float]) -> None:
         """Append what was measured after `step` steps."""
-        self._write({"step": step, **figures})
+        self._file.write(json.dumps({"step": step, **figures}) + "\n")
+        self._file.flush()
 
-    def close(self) -> None:
-        """Finish the file."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def _write(self, row: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(row) + "\n")
-        self._file.flush()
+
+def write_metrics(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write all rows of a metrics file."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read the whole lines of a metrics file; none where there is no file."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    """Read a metrics file up to the first line that is not whole; none where there is no file."""
+    rows: list[dict[str, Any]] = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+    return rows

@@ -11,12 +11,14 @@ import math
 import shutil
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
 from typing import Any, Self
 
+import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -29,9 +31,9 @@ from sapbert.pairs.artifact import Pairs
 from sapbert.training.batches import Batches, Split, split_pairs
 from sapbert.training.card import model_card
 from sapbert.training.checkpoints import Checkpoints
-from sapbert.training.gather import joined, sum_gradients, world
+from sapbert.training.gather import any_process, joined, sum_gradients, wait_for_all, world
 from sapbert.training.losses import make_loss
-from sapbert.training.metrics import Metrics, read_metrics
+from sapbert.training.metrics import Metrics, read_metrics, write_metrics
 from sapbert.training.mining import MiningSettings
 from sapbert.training.retrieval import retrieval_accuracy
 from sapbert.training.settings import TrainSettings
@@ -65,19 +67,20 @@ def train(
     """
     folder = target.with_name(f"{target.name}.run")
     with joined(device), _Interruption() as interruption:
-        _make_room(target, folder, resume=resume, overwrite=overwrite)
+        first = world()[0] == 0
+        if first:
+            _make_room(target, folder, resume=resume, overwrite=overwrite)
+        wait_for_all()
         run = _Run.start(pairs, base, settings, device)
         checkpoints = Checkpoints(folder, keep=settings.keep)
         described = {"base": base, "pairs": pairs.manifest.fingerprint, **asdict(settings)}
         done = run.restore(checkpoints.newest(described))
-        metrics = Metrics(folder / METRICS, after=done)
-        try:
+        with Metrics(folder / METRICS, after=done) if first else nullcontext() as metrics:
             run.loop(done, checkpoints, described, metrics, interruption, on_step)
-        finally:
-            metrics.close()
-        if world()[0] == 0:
+        if first:
             _write_model(run, base, target, described, read_metrics(folder / METRICS), overwrite=overwrite)
             shutil.rmtree(folder)
+        wait_for_all()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,6 @@ class _Run:
     def start(cls, pairs: Pairs, base: str, settings: TrainSettings, device: torch.device) -> Self:
         """Load the base encoder and set everything up for the first step."""
         rank, processes = world()
-        # Dropout must differ between processes, all else must not.
-        torch.manual_seed(settings.seed * 65_537 + rank)
         model, tokenizer = load_encoder(base)
         model.to(device)  # type: ignore[arg-type]  # the stub knows only strings
         split = split_pairs(pairs, held_out_concepts=settings.held_out, seed=settings.seed)
@@ -148,15 +149,19 @@ class _Run:
         done: int,
         checkpoints: Checkpoints,
         described: Mapping[str, Any],
-        metrics: Metrics,
+        metrics: Metrics | None,
         interruption: _Interruption,
         on_step: OnStep,
     ) -> None:
-        """Train from step `done` to the last."""
+        """Train from step `done` to the last; only the first process has metrics, and tells and saves."""
+
+        def tell(figures: Mapping[str, float]) -> None:
+            if metrics is not None:
+                metrics.add(done, figures)
+                on_step(done, self.total, figures)
+
         if done == 0:
-            before = self._measure()
-            metrics.add(0, before)
-            on_step(0, self.total, before)
+            tell(self._measure())
         for batch in self.batches.after(done, self.total):
             started = perf_counter()
             figures = self._train_on(batch, done)
@@ -165,15 +170,18 @@ class _Run:
             last = done == self.total
             if last or done % self.settings.evaluate_every == 0:
                 figures |= self._measure()
-            metrics.add(done, figures)
-            on_step(done, self.total, figures)
-            if world()[0] == 0 and (last or interruption.asked or done % self.settings.checkpoint_every == 0):
+            tell(figures)
+            stop = any_process(interruption.asked)
+            if metrics is not None and (last or stop or done % self.settings.checkpoint_every == 0):
                 checkpoints.save(done, self.state(), described)
-            if interruption.asked and not last:
+            if stop and not last:
                 raise KeyboardInterrupt
 
     def _train_on(self, batch: Any, done: int) -> dict[str, float]:
         """Take one step; returns what it found."""
+        # Dropout depends on the step and the process alone, so a resumed run needs no random state.
+        rank, _ = world()
+        torch.manual_seed(int(np.random.SeedSequence([self.settings.seed, done, rank]).generate_state(1)[0]))
         rate = self._learning_rate(done)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -214,13 +222,10 @@ class _Run:
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on."""
-        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "random": torch.get_rng_state(),
-            "cuda_random": cuda,
         }
 
     def restore(self, checkpoint: tuple[int, dict[str, Any]] | None) -> int:
@@ -231,9 +236,6 @@ class _Run:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
-        torch.set_rng_state(state["random"])
-        if state["cuda_random"]:
-            torch.cuda.set_rng_state_all(state["cuda_random"])
         return done
 
 
@@ -296,10 +298,7 @@ def _write_model(
             max_length=settings.max_length,
             card=card,
         )
-        final = Metrics(draft.path / METRICS, after=run.total)
-        for row in metrics:
-            final.add(row["step"], {name: value for name, value in row.items() if name != "step"})
-        final.close()
+        write_metrics(draft.path / METRICS, metrics)
         inputs = {
             run.pairs.path.name: {"fingerprint": run.pairs.manifest.fingerprint},
             "base": {"name": base},

@@ -85,7 +85,7 @@ def _rows(source: Source, intake: Intake, prefix: str | None) -> Iterator[pl.Dat
 
 def _with_curies(rows: pl.DataFrame, source: Source, intake: Intake, prefix: str | None) -> pl.DataFrame:
     each = rows.with_row_index("row").explode("ids")
-    each = each.with_columns(_curies(each["ids"].str.strip_chars(), prefix).alias("id"))
+    each = each.with_columns(medic_curies(each["ids"].str.strip_chars(), prefix).alias("id"))
     for line, found in each.filter(pl.col("id").is_null()).select("line", "ids").iter_rows():
         problem = (
             f"the id {found[:80]!r} is none of MeSH's or OMIM's"
@@ -99,7 +99,8 @@ def _with_curies(rows: pl.DataFrame, source: Source, intake: Intake, prefix: str
     )
 
 
-def _curies(ids: pl.Series, prefix: str | None) -> pl.Series:
+def medic_curies(ids: pl.Series, prefix: str | None) -> pl.Series:
+    """CURIEs of identifiers, of which MEDIC's (MeSH and OMIM) need no `prefix`; null where one is none."""
     if prefix is None:
         mesh, omim = ids.str.contains(_MESH_ID), ids.str.contains(_OMIM_ID)
         ids = pl.select(

@@ -210,7 +210,7 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         try:
             for item in items:
                 pending.append(pool.submit(function, item))
-                if len(pending) > workers:
+                if len(pending) > 2 * workers:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()

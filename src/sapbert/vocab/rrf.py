@@ -130,7 +130,7 @@ def _read(
         writer.add(names)
         if not (names.is_empty() or linked.is_empty()):
             donors.append(_among(names, linked))
-    selection.check(conso)
+    selection.check(conso, intake)
     if donors:
         _add_tradenames(links, pl.concat(donors), writer)
     if sty:
@@ -171,6 +171,7 @@ class _Selection:
         self._ranks = _RankTable(ranks)
         self._unseen_languages = set(self._languages or ())
         self._unseen_sources = set(settings.sources)
+        self._any_row = False
 
     def apply(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, _Found]:
         """Make names of the wanted rows of a block; called on several threads."""
@@ -209,11 +210,16 @@ class _Selection:
         writer.count("rows read", found.rows)
         if not self._settings.keep_suppressed:
             writer.count("suppressed rows dropped", found.suppressed)
+        self._any_row |= found.rows > 0
         self._unseen_languages -= found.languages
         self._unseen_sources -= found.sources
 
-    def check(self, conso: Source) -> None:
-        """Refuse a language or source that is nowhere in the file."""
+    def check(self, conso: Source, intake: Intake) -> None:
+        """Refuse a file without a good row, and a language or source that is nowhere in it."""
+        if not self._any_row:
+            raise FormatError(
+                conso.name, None, f"all {intake.skipped:,} rows are bad", hint=intake.examples[0]
+            )
         if self._unseen_languages:
             nowhere = ", ".join(sorted(self._unseen_languages))
             raise ConfigError(f"{conso.name} has no name in {nowhere}; `--language all` takes every one")
