@@ -10,6 +10,20 @@ from tests.cli.conftest import META, Sapbert, left_in, refused
 from tests.conftest import GOLDEN
 
 
+def test_an_option_that_means_nothing_for_the_source_is_refused(
+    sapbert: Sapbert, vocabulary: Path, pairs: Path, tmp_path: Path
+) -> None:
+    for arguments, option in (
+        ((vocabulary, "--prefix", "mesh"), "--prefix"),
+        ((pairs, "--limit", "3"), "--limit"),
+        ((pairs, "--languages", "any"), "--languages"),
+    ):
+        done = sapbert("pairs", *arguments, "-o", tmp_path / "out")
+        assert done.code == 1
+        assert f"{option} means nothing here" in done.err
+        assert not (tmp_path / "out").exists()
+
+
 def test_a_missing_path_is_one_line(sapbert: Sapbert, tmp_path: Path) -> None:
     nowhere, out = tmp_path / "nowhere", tmp_path / "out"
     for kind in ("umls", "rxnorm", "obo", "snomed", "mesh", "omop", "table"):

@@ -96,10 +96,16 @@ def test_vocabularies_are_merged_and_found_by_all_their_identifiers(
     )
 
     assert (merged.code, merged.out) == (0, "")
-    assert "1 concepts were made of 2" in merged.err
+    assert "joined concepts of 2 members: 1" in merged.err
     [concept] = one_json(sapbert("show", tmp_path / "merged", "RXCUI:9002", "--json"))
     assert concept["id"] == "umls:C9000002"
     assert {"Bravolinum", "ANTIBRAVOL"} < {name["text"] for name in concept["names"]}
+
+
+def test_merging_that_joins_nothing_says_so(sapbert: Sapbert, vocabulary: Path, tmp_path: Path) -> None:
+    merged = sapbert("merge", vocabulary, "-o", tmp_path / "merged")
+    assert merged.code == 0
+    assert "nothing was joined" in merged.err
 
 
 def test_pairs_go_to_text_and_back(sapbert: Sapbert, pairs: Path, tmp_path: Path) -> None:

@@ -161,6 +161,16 @@ def test_identifiers_with_prefixes_need_no_other(pair: Pair) -> None:
     assert unknown(pairs) == 1
 
 
+def test_identifiers_of_mesh_and_omim_need_no_prefix(pair: Pair) -> None:
+    pairs = pair(("mamma ca", "114480"), prefix=None)
+    assert pairs_of(pairs) == with_names("omim:114480", "mamma ca", {"brca"})
+
+
+def test_identifiers_without_a_prefix_are_told_apart_from_unknown_ones(pair: Pair) -> None:
+    with pytest.raises(FormatError, match=r"train\.tsv:2: the id 'X-1' has no prefix \(give --prefix"):
+        pair(("mamma ca", "X-1"), prefix=None)
+
+
 def test_mentions_without_any_pair_are_an_error_and_leave_nothing(
     vocabulary: Vocabulary, tmp_path: Path
 ) -> None:

@@ -265,6 +265,14 @@ def test_a_rank_that_is_no_number_is_named(read: Read, meta: Path) -> None:
         umls(read, meta)
 
 
+def test_a_file_of_bad_rows_only_is_refused_also_when_they_are_skipped(read: Read) -> None:
+    with pytest.raises(FormatError, match=r"^MRSTY\.RRF: all \d+ rows are bad \(MRSTY\.RRF:1: expected 18"):
+        read(
+            lambda writer, intake: read_umls(META / "MRSTY.RRF", writer, intake, RrfSettings()),
+            on_error="skip",
+        )
+
+
 def test_a_folder_without_mrconso_is_refused_with_a_hint(read: Read, meta: Path) -> None:
     (meta / "MRCONSO.RRF").unlink()
 

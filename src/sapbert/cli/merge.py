@@ -54,7 +54,7 @@ def merge(
         with write_vocabulary(out, asdict(settings), intake, overwrite=overwrite) as writer:
             report = merge_vocabularies(opened, xrefs, writer, intake, settings)
     for size, number in sorted(report.sizes.items()):
-        typer.echo(f"{number:,} joined concepts have {size} members", err=True)
+        typer.echo(f"joined concepts of {size} members: {number:,}", err=True)
     if not report.sizes:
         typer.echo("nothing was joined by cross-references; --xrefs says where they are", err=True)
     if report.refused:

@@ -22,6 +22,7 @@ class LanguageRule(StrEnum):
 
 
 def pairs(
+    context: typer.Context,
     source: Annotated[
         Path, typer.Argument(help="A vocabulary, a pairs artifact, or a text file of id||name||name lines.")
     ],
@@ -55,6 +56,8 @@ def pairs(
         kind = "text" if source.is_file() else load_manifest(source, verify=False).kind
         if mentions is not None and kind != VOCABULARY:
             raise ConfigError(f"--mentions goes with a vocabulary, but {source} is {kind}")
+        drawing = kind == VOCABULARY and mentions is None
+        _refuse_idle(context, ("prefix",) if drawing else ("limit", "seed", "languages"))
         if kind == "text":
             intake = Intake(progress=progress)
             made = reference.read_reference(source, out, intake, prefix=prefix, overwrite=overwrite)
@@ -73,6 +76,14 @@ def pairs(
                 Vocabulary.open(source), out, settings, overwrite=overwrite, progress=progress
             )
     tell(made.manifest, out, as_json=json)
+
+
+def _refuse_idle(context: typer.Context, options: tuple[str, ...]) -> None:
+    """Refuse options that were given but mean nothing for what is done."""
+    for option in options:
+        source = context.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ConfigError(f"--{option} means nothing here; see sapbert pairs --help")
 
 
 def _tell_text(out: Path, *, written: int, left_out: int, as_json: bool) -> None:

@@ -319,5 +319,5 @@ def _read_retired(source: Source, writer: VocabularyWriter, intake: Intake) -> N
     """MRCUI: identifiers of earlier releases whose concept lives on under another one."""
     for frame in intake.frames(source, _RETIRED, ["CUI1", "REL", "CUI2"]):
         moved = frame.filter(pl.col("REL") == "SY", pl.col("CUI2") != "")
-        aliases = moved.select(concept_id="umls:" + pl.col("CUI2"), alias="umls:" + pl.col("CUI1"))
+        aliases = moved.select(concept_id=UMLS.prefix + pl.col("CUI2"), alias=UMLS.prefix + pl.col("CUI1"))
         writer.add_facts("aliases", aliases)
