@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -22,14 +22,6 @@ miners: Any = pytest.importorskip("pytorch_metric_learning.miners")
 
 NAMES: tuple[LossName, ...] = get_args(LossName)
 every_loss = pytest.mark.parametrize("name", NAMES)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)

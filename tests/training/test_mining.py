@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +17,6 @@ from sapbert.training.mining import HardPairs, MiningSettings, Triplets, mine, p
 
 KINDS: tuple[Triplets, ...] = ("all", "hard", "semihard", "easy")
 Pairs = set[tuple[int, int]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)

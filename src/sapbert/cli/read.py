@@ -24,8 +24,19 @@ app = typer.Typer(
 
 Release = Annotated[Path, typer.Argument(help="Folder, file or zip of the release.", show_default=False)]
 Languages = Annotated[
-    list[str], typer.Option("--language", help="Language to keep (repeat for more); all keeps every one.")
+    list[str],
+    typer.Option(
+        "--language", metavar="CODE", help="Language to keep (repeat for more); all keeps every one."
+    ),
 ]
+
+
+Sources = Annotated[
+    list[str],
+    typer.Option("--source", metavar="SAB", help="Source (SAB) to keep; repeat for more. Default: all."),
+]
+KeepSuppressed = Annotated[bool, typer.Option("--keep-suppressed", help="Take suppressed rows too.")]
+Tradenames = Annotated[bool, typer.Option(help="Join the names of a drug and its brands.")]
 
 
 class OnError(StrEnum):
@@ -60,13 +71,9 @@ def umls(
     path: Release,
     out: Out,
     languages: Languages = ["ENG"],
-    sources: Annotated[
-        list[str], typer.Option("--source", help="Source (SAB) to keep; repeat for more. Default: all.")
-    ] = [],
-    keep_suppressed: Annotated[
-        bool, typer.Option("--keep-suppressed", help="Take suppressed rows too.")
-    ] = False,
-    tradenames: Annotated[bool, typer.Option(help="Join the names of a drug and its brands.")] = True,
+    sources: Sources = [],
+    keep_suppressed: KeepSuppressed = False,
+    tradenames: Tradenames = True,
     on_error: Bad = OnError.STOP,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -90,13 +97,9 @@ def umls(
 def rxnorm(
     path: Release,
     out: Out,
-    sources: Annotated[
-        list[str], typer.Option("--source", help="Source (SAB) to keep; repeat for more. Default: all.")
-    ] = [],
-    keep_suppressed: Annotated[
-        bool, typer.Option("--keep-suppressed", help="Take suppressed rows too.")
-    ] = False,
-    tradenames: Annotated[bool, typer.Option(help="Join the names of a drug and its brands.")] = True,
+    sources: Sources = [],
+    keep_suppressed: KeepSuppressed = False,
+    tradenames: Tradenames = True,
     on_error: Bad = OnError.STOP,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -114,7 +117,11 @@ def obo(
     out: Out,
     scopes: Annotated[
         list[str],
-        typer.Option("--scope", help="Synonyms to keep: exact, related, narrow, broad; repeat for more."),
+        typer.Option(
+            "--scope",
+            metavar="SCOPE",
+            help="Synonyms to keep: exact, related, narrow, broad; repeat for more.",
+        ),
     ] = ["exact", "related"],
     on_error: Bad = OnError.STOP,
     overwrite: Overwrite = False,
@@ -135,7 +142,9 @@ def snomed(
     languages: Languages = ["all"],
     refsets: Annotated[
         list[str],
-        typer.Option("--refset", help="Language refset that decides; repeat, most important first."),
+        typer.Option(
+            "--refset", metavar="ID", help="Language refset that decides; repeat, most important first."
+        ),
     ] = [],
     on_error: Bad = OnError.STOP,
     overwrite: Overwrite = False,
@@ -174,10 +183,14 @@ def omop(
     path: Release,
     out: Out,
     vocabularies: Annotated[
-        list[str], typer.Option("--vocabulary", help="vocabulary_id to keep; repeat for more. Default: all.")
+        list[str],
+        typer.Option(
+            "--vocabulary", metavar="ID", help="vocabulary_id to keep; repeat for more. Default: all."
+        ),
     ] = [],
     domains: Annotated[
-        list[str], typer.Option("--domain", help="domain_id to keep; repeat for more. Default: all.")
+        list[str],
+        typer.Option("--domain", metavar="ID", help="domain_id to keep; repeat for more. Default: all."),
     ] = [],
     standard_only: Annotated[
         bool, typer.Option("--standard-only", help="Keep standard concepts only.")
