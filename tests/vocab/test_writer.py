@@ -102,6 +102,12 @@ def test_names_are_tidied_sorted_and_made_unique_and_the_best_ranked_is_preferre
     assert dict(vocabulary.manifest.counts) == counts
 
 
+def test_of_names_of_equal_rank_the_first_in_order_is_preferred(tmp_path: Path) -> None:
+    rows: list[NameRow] = [("a:1", name, 3, "en", "s", "exact") for name in ("zeta", "alpha", "mu")]
+    names = write(tmp_path / "v", Content(names=rows)).names.collect()
+    assert names.filter("preferred")["name"].to_list() == ["alpha"]
+
+
 def test_the_tables_have_the_columns_of_the_schema_also_when_empty(tmp_path: Path) -> None:
     full = write(tmp_path / "full", EXAMPLE)
     bare = write(tmp_path / "bare", Content(EXAMPLE.names))
