@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from sapbert.cli import merge, pairs, read, show, train
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
+_STAGES = ("read", "merge", "pairs", "train", "show")
+
+
+class _Verbs(TyperGroup):
+    """Lists verbs in the order of the stages; typer would put those with commands of their own last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=_STAGES.index)
+
+
 app = typer.Typer(
     name="sapbert",
+    cls=_Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

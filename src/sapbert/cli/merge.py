@@ -37,9 +37,10 @@ def merge(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Join vocabularies: concepts that cross-references call the same become one.
+    """Make one vocabulary of several.
 
-    The ids of all members stay findable; `sapbert show OUT ID` works with any of them.
+    Concepts that cross-references call the same become one. The ids of all members stay findable:
+    `sapbert show OUT ID` works with any of them.
     """
     from sapbert.artifacts import load_manifest
     from sapbert.vocab.intake import Intake

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Read a vocabulary in its native format.",
+    help="Read a vocabulary from the files its publisher hands out.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -78,7 +78,7 @@ def umls(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """UMLS: a META folder, MRCONSO.RRF (.gz), or any zip that NLM hands out.
+    """UMLS: a META folder, MRCONSO.RRF or any zip of NLM's.
 
     MRREL (tradenames), MRSTY (types), MRRANK (preferred names) and MRCUI (retired ids) are used if there.
     """
@@ -104,7 +104,10 @@ def rxnorm(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """RxNorm: a release folder or zip with RXNCONSO, RXNREL and RXNSTY."""
+    """RxNorm: a release folder or zip.
+
+    RXNREL (tradenames) and RXNSTY (types) are used if there.
+    """
     from sapbert.vocab.rrf import RrfSettings, read_rxnorm
 
     settings = RrfSettings(sources=tuple(sources), keep_suppressed=keep_suppressed, tradenames=tradenames)
@@ -127,7 +130,7 @@ def obo(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """An ontology: HPO, Mondo, GO, ChEBI, Uberon … as OBO, OBO Graphs or OWL."""
+    """HPO, Mondo, GO, ChEBI …: OBO, OBO Graphs JSON or OWL."""
     from sapbert.vocab.obo import read_obo
     from sapbert.vocab.ontology import OboSettings
 
@@ -171,7 +174,10 @@ def mesh(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """MeSH: descriptor and supplementary XML; tree letters become types."""
+    """MeSH: descriptor and supplementary XML.
+
+    Tree letters become types.
+    """
     from sapbert.vocab.mesh import MeshSettings, read_mesh
 
     settings = MeshSettings(level=level.value, keep_permuted=keep_permuted)
@@ -202,7 +208,10 @@ def omop(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """OMOP: an Athena download with CONCEPT.csv and CONCEPT_SYNONYM.csv."""
+    """OMOP: an Athena download, folder or zip.
+
+    CONCEPT.csv and CONCEPT_SYNONYM.csv are read.
+    """
     from sapbert.vocab.omop import OmopSettings, read_omop
 
     settings = OmopSettings(
@@ -214,7 +223,8 @@ def omop(
     _run("omop", lambda w, i: read_omop(path, w, i, settings), settings, out, on_error, overwrite, json)
 
 
-Column = Annotated[str | None, typer.Option(show_default="found by its name")]
+def _column(holds: str) -> Any:
+    return typer.Option(help=holds, metavar="COLUMN", show_default="found by its name")
 
 
 @app.command()
@@ -222,13 +232,13 @@ def table(
     path: Annotated[Path, typer.Argument(help="TSV, CSV, JSONL (.gz), Parquet, or BioSyn's id||name text.")],
     out: Out,
     format: Annotated[TableFormat | None, typer.Option(help="Where the file's name does not tell.")] = None,
-    id_column: Column = None,
-    name_column: Column = None,
-    synonyms_column: Column = None,
-    preferred_column: Column = None,
-    language_column: Column = None,
-    source_column: Column = None,
-    types_column: Column = None,
+    id_column: Annotated[str | None, _column("Identifier of the concept.")] = None,
+    name_column: Annotated[str | None, _column("The name; of a concept a row, the preferred one.")] = None,
+    synonyms_column: Annotated[str | None, _column("Further names, joined by the separator.")] = None,
+    preferred_column: Annotated[str | None, _column("Whether the name is preferred: true, yes, 1.")] = None,
+    language_column: Annotated[str | None, _column("Language of the name.")] = None,
+    source_column: Annotated[str | None, _column("Source of the name.")] = None,
+    types_column: Annotated[str | None, _column("Semantic types, joined by the separator.")] = None,
     separator: Annotated[str, typer.Option(help="Parts synonyms, types or ids inside a field.")] = "|",
     prefix: Annotated[
         str | None, typer.Option(help="For ids without one: mesh makes D009203 mesh:D009203.")
@@ -239,7 +249,10 @@ def table(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """A table of your own: one row a name, or one a concept with its synonyms joined."""
+    """Your own TSV, CSV, JSONL or Parquet; BioSyn's dictionary.
+
+    One row a name, or one a concept with its synonyms joined.
+    """
     from sapbert.vocab.tabular import TableSettings, read_table
 
     settings = TableSettings(

@@ -28,7 +28,11 @@ def show(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Tell what an artifact is, what it holds and where it comes from; or show one concept of it."""
+    """Tell what an artifact holds, or show a concept.
+
+    What it is, its counts, its settings and where it comes from (checksums are of unpacked content); with an
+    identifier or a name, the concepts of a vocabulary that have it.
+    """
     from sapbert.artifacts import load_manifest
 
     manifest = load_manifest(path)

@@ -188,19 +188,20 @@ class PairsWriter:
     def _write_homonyms(self) -> None:
         hashes = np.concatenate([np.empty(0, np.uint64), *self._hashes])
         self._hashes.clear()
-        order = pl.Series(hashes).arg_sort().to_numpy()  # on all cores
-        repeats = np.diff(hashes[order], prepend=hashes[order[:1]] + np.uint64(1)) == 0
-        del hashes
-        shared = repeats.copy()
-        shared[:-1] |= repeats[1:]
-        rows, begins = order[shared], np.flatnonzero(~repeats[shared])
+        ordered = np.sort(hashes)
+        again = ordered[1:] == ordered[:-1]
+        again[1:] &= ~again[:-1]
+        repeated = ordered[1:][again]
+        del ordered, again
+        rows = pl.Series(hashes).is_in(pl.Series(repeated).implode()).arg_true().to_numpy()
+        group = np.searchsorted(repeated, hashes[rows])
         # Groups are numbered by their first row, so that the numbers do not depend on the hash.
-        rank = np.argsort(np.argsort(np.minimum.reduceat(rows, begins))) if len(rows) else begins
-        group = np.repeat(rank, np.diff(begins, append=len(rows)))
-        ascending = np.argsort(rows)
+        first = np.empty(len(repeated), np.int64)
+        first[group[::-1]] = rows[::-1]
+        number = np.argsort(np.argsort(first))[group]
         self.homonyms = len(rows)
         with ArrayWriter(self._path / "homonyms.npy", np.int32, 2) as homonyms:
-            homonyms.append(np.stack([rows, group], axis=1)[ascending])
+            homonyms.append(np.stack([rows, number], axis=1))
 
 
 def _append_texts(texts: pl.Series, data: ArrayWriter, offsets: ArrayWriter) -> None:
