@@ -65,7 +65,7 @@ def test_a_term_becomes_a_concept_with_names_types_xrefs_and_aliases(read: Read)
     ]
     assert {(name.language, name.source) for name in concept.names} == {("en", "ifo")}
     assert concept.xrefs == ("mesh:D999901", "snomedct:999901008", "umls:C9999901")
-    assert concept.aliases == ("ifo:0000902", "ifo:0000903")
+    assert concept.aliases == ("ifo:0000004", "ifo:0000902", "ifo:0000903")  # the first was replaced by it
     assert concept.types == ()
 
 
@@ -123,10 +123,11 @@ def test_an_unknown_scope_is_refused_with_the_known_ones() -> None:
 
 
 def by_pronto(path: Path) -> tuple[set[Row], set[tuple[str, str]]]:
-    """Names with scopes and alt ids of all live terms, as pronto reads them."""
+    """Names with scopes of all live terms, and their alt ids and predecessors, as pronto reads them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        live = [term for term in Ontology(str(path)).terms() if not term.obsolete]
+        terms = list(Ontology(str(path)).terms())
+        live = [term for term in terms if not term.obsolete]
         curies = dict(zip([t.id for t in live], concept_curies(pl.Series([t.id for t in live])), strict=True))
         scopes: dict[tuple[str, str], list[int]] = {}
         for term in live:
@@ -134,6 +135,8 @@ def by_pronto(path: Path) -> tuple[set[Row], set[tuple[str, str]]]:
             for name, scope in [*named, *((s.description, str(s.scope).lower()) for s in term.synonyms)]:
                 scopes.setdefault((curies[term.id], tidy(name)), []).append(SCOPES.index(scope))
         aliases = {(curies[term.id], alias.lower()) for term in live for alias in term.alternate_ids}
+        replaced = ((new.id, old.id) for old in terms for new in old.replaced_by)
+        aliases |= {(curies[new], old.lower()) for new, old in replaced if new in curies}
     return {(*key, SCOPES[min(found)]) for key, found in scopes.items()}, aliases
 
 

@@ -4,7 +4,8 @@ Which of the three a file is, its content tells; names of files are not to be tr
 
 OBO text is stanzas of `tag: value` lines. Blocks are cut between stanzas, so each can be parsed alone
 and on any core: a column of lines, the stanza of a line by counting headers, tags and values by
-regular expressions. Of a `[Term]` the id, name, synonyms, xrefs, alt_ids, namespace and is_obsolete count.
+regular expressions. Of a `[Term]` the id, name, synonyms, xrefs, alt_ids, namespace, is_obsolete and
+replaced_by count.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ _VALUES = {
     "alt_id": "alias",
     "namespace": "namespace",
     "is_obsolete": "obsolete",
+    "replaced_by": "successor",
 }
 _CONTINUED = re.compile(rb"^(?:(?:[^\\\r\n]|\\[^\r\n])*\\\r?\n)+[^\n]*", re.MULTILINE)
 

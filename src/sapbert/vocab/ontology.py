@@ -24,7 +24,7 @@ RANKS = {"name": 2, "second name": 1}
 """Tags of names that may be the preferred one: `rdfs:label` goes before `skos:prefLabel`."""
 STATEMENTS = {"concept": pl.UInt32, "tag": pl.String, "value": pl.String, "language": pl.String}
 """What readers find: `concept` is a row of the ids given along, `tag` a scope, a key of `RANKS`, `xref`,
-`alias`, `namespace` or `obsolete`; a null language is English."""
+`alias`, `namespace`, `obsolete` or `successor`; a null language is English."""
 _OBO = "http://www.geneontology.org/formats/oboInOwl#"
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
 ANNOTATIONS = {
@@ -39,6 +39,7 @@ ANNOTATIONS = {
     f"{_OBO}hasDbXref": "xref",
     f"{_OBO}hasAlternativeId": "alias",
     f"{_OBO}hasOBONamespace": "namespace",
+    "http://purl.obolibrary.org/obo/IAO_0100001": "successor",
 }
 """IRI of an annotation property → the tag it stands for."""
 DEFAULT_NAMESPACE = f"{_OBO}default-namespace"
@@ -89,6 +90,10 @@ class Ontology:
         self._take_xrefs(rows.filter(pl.col("tag") == "xref"))
         aliases = rows.filter(pl.col("tag") == "alias")
         self._writer.add_facts("aliases", aliases.with_columns(alias=concept_curies(aliases["value"])))
+        # Who knows a concept by the id it had before must still find it.
+        replaced = rows.filter(pl.col("tag") == "successor")
+        successors = replaced.select(concept_id=concept_curies(replaced["value"]), alias="concept_id")
+        self._writer.add_facts("aliases", successors)
         namespaces = rows.filter(pl.col("tag") == "namespace")
         self._namespaces.append(namespaces.select("concept_id", type="value"))
 

@@ -73,7 +73,8 @@ class _Batch:
         self.ids.append(iri)
         for child in element:
             if tag := _TAGS.get(child.tag):
-                self.rows.append((concept, tag, child.text, child.get(_LANGUAGE)))
+                value = child.get(f"{_RDF}resource") or child.text
+                self.rows.append((concept, tag, value, child.get(_LANGUAGE)))
             elif child.tag == _DEPRECATED and (child.text or "").strip() in ("true", "1"):
                 self.rows.append((concept, "obsolete", "true", None))
 
