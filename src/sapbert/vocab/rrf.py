@@ -16,7 +16,7 @@ import polars as pl
 from sapbert.errors import ConfigError, FormatError
 from sapbert.vocab.delimited import Layout
 from sapbert.vocab.intake import Intake, Release, Source
-from sapbert.vocab.writer import VocabularyWriter
+from sapbert.vocab.writer import Spooled, VocabularyWriter
 
 LANGUAGES = {
     "ARA": "ar", "BAQ": "eu", "CHI": "zh", "CZE": "cs", "DAN": "da", "DUT": "nl", "ENG": "en", "EST": "et",
@@ -125,13 +125,17 @@ def _read(
     selection = _Selection(edition, settings, ranks)
     donors: list[pl.DataFrame] = []
     layout = _layout(_CONSO, hint=f"is this {edition.conso}?")
-    for names, found in intake.frames(conso, layout, _CONSO_COLUMNS, selection.apply):
+
+    def take(frame: pl.DataFrame) -> tuple[_Found, Spooled, pl.DataFrame]:
+        names, found = selection.apply(frame)
+        return found, writer.spool(names), _among(names, linked)
+
+    for found, spooled, lenders in intake.frames(conso, layout, _CONSO_COLUMNS, take):
         selection.note(found, writer)
-        writer.add(names)
-        if not (names.is_empty() or linked.is_empty()):
-            donors.append(_among(names, linked))
+        writer.keep(spooled)
+        donors.append(lenders)
     selection.check(conso, intake)
-    if donors:
+    if not links.is_empty():
         _add_tradenames(links, pl.concat(donors), writer)
     if sty:
         _read_types(sty, edition, writer, intake)
@@ -297,6 +301,8 @@ def _tradename_links(source: Source, edition: _Edition, intake: Intake) -> pl.Da
 def _among(names: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
     """The names of the concepts in `ids`, which is sorted; nearly free where the names are sorted too."""
     own = names["concept_id"]
+    if own.is_empty() or ids.is_empty():
+        return names.clear()
     first, last = str(own.min()), str(own.max())
     near = ids[ids.search_sorted(first, side="left") : ids.search_sorted(last, side="right")]
     return names.filter(pl.col("concept_id").is_in(near.implode()))

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -51,6 +52,16 @@ FACTS: Mapping[str, Schema] = {"types": TYPES, "xrefs": XREFS, "aliases": ALIASE
 TABLES: Mapping[str, Schema] = {"names": NAMES, **FACTS}
 
 
+class Spooled(NamedTuple):
+    """Names that wait on disk."""
+
+    path: Path | None
+    """None where there was no name."""
+    first_id: str
+    last_id: str
+    in_order: bool
+
+
 class VocabularyWriter:
     """Collects what a reader finds; `write_vocabulary` makes it an artifact."""
 
@@ -62,6 +73,7 @@ class VocabularyWriter:
         self._draft = draft
         self._spool = draft.path / "spool"
         self._spool.mkdir()
+        self._numbers = count()
         self._spooled: list[Path] = []
         self._sorted = True
         self._last_id = ""
@@ -70,15 +82,24 @@ class VocabularyWriter:
 
     def add(self, names: pl.DataFrame) -> None:
         """Add names with the columns of `SPOOL`; `rank`, `language`, `source` and `scope` may be left out."""
+        self.keep(self.spool(names))
+
+    def spool(self, names: pl.DataFrame) -> Spooled:
+        """Do the part of `add` that takes time, on any thread; `keep` does the rest."""
         frame = _conform(names)
         if frame.is_empty():
-            return
+            return Spooled(None, "", "", in_order=True)
         ids = frame["concept_id"]
-        self._sorted = self._sorted and ids[0] >= self._last_id and ids.is_sorted()
-        self._last_id = ids[-1]
-        path = self._spool / f"{len(self._spooled):05}.arrow"
+        path = self._spool / f"{next(self._numbers):05}.arrow"
         frame.write_ipc(path)
-        self._spooled.append(path)
+        return Spooled(path, ids[0], ids[-1], in_order=ids.is_sorted())
+
+    def keep(self, spooled: Spooled) -> None:
+        """Add what was spooled; the order of these calls is the order of the names."""
+        if spooled.path is not None:
+            self._sorted = self._sorted and spooled.in_order and spooled.first_id >= self._last_id
+            self._last_id = spooled.last_id
+            self._spooled.append(spooled.path)
 
     def add_late(self, names: pl.DataFrame) -> None:
         """Add names to concepts that have names of their own; others get none from here."""
