@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sapbert.cli import merge, pairs, read, show, train
+from sapbert.cli.options import GroupedCommand
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
@@ -21,7 +22,7 @@ app = typer.Typer(
 app.add_typer(read.app, name="read")
 app.command("merge")(merge.merge)
 app.command("pairs")(pairs.pairs)
-app.command("train")(train.train)
+app.command("train", cls=GroupedCommand)(train.train)
 app.command("show")(show.show)
 _INTERRUPTED = 130
 
