@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ from sapbert.training.settings import TrainSettings, read_recipe, settings_from
 if TYPE_CHECKING:
     from sapbert.training.trainer import OnStep
 
-_GROUPS = {"pooling": "Objective", "batch_size": "Loop", "held_out": "Measuring"}
+_GROUPS = {"pooling": "Objective", "batch_size": "Loop", "held_out": "Measuring", "adapter": "Adapters"}
 
 
 @with_options(TrainSettings, _GROUPS)
@@ -27,6 +27,9 @@ def train(
     base: Annotated[str, typer.Option(help="Encoder to start from: a folder or a Hugging Face id.")],
     out: Out,
     recipe: Annotated[Path | None, typer.Option(help="TOML file with settings; options count more.")] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Folder to write figures to as TensorBoard reads them.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -44,7 +47,7 @@ def train(
 
     opened, device = Pairs.open(pairs), gather.local_device()
     try:
-        with _progress() as on_step:
+        with _watched(tensorboard) as on_step:
             trainer.train(
                 opened,
                 base,
@@ -59,6 +62,23 @@ def train(
         typer.echo(f"stopped and saved in {out}.run; the same command with --resume goes on", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"model -> {out}", err=True)
+
+
+@contextmanager
+def _watched(board: Path | None) -> Iterator[OnStep]:
+    """Give out a callback that shows what it is told and, where asked, writes it for TensorBoard."""
+    with ExitStack() as stack:
+        watchers = [stack.enter_context(_progress())]
+        if board is not None:
+            from sapbert.training.tensorboard import tensorboard
+
+            watchers.append(stack.enter_context(tensorboard(board)))
+
+        def tell(done: int, total: int, found: Mapping[str, float]) -> None:
+            for watch in watchers:
+                watch(done, total, found)
+
+        yield tell
 
 
 @contextmanager
