@@ -119,6 +119,11 @@ def test_an_unknown_setting_of_a_recipe_or_loss_names_the_nearest(train: Train, 
     assert not (tmp_path / "model").exists()
 
 
+def test_an_option_for_an_adapter_that_is_not_trained_is_refused(train: Train, tmp_path: Path) -> None:
+    assert "--rank means nothing without --adapter lora" in refused(train("--rank", 4))
+    assert "without --adapter pfeiffer" in refused(train("--adapter", "lora", "--reduction", 1))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -11,13 +11,14 @@ import typer
 
 from sapbert.cli.options import given, with_options
 from sapbert.cli.report import Out, Overwrite
-from sapbert.errors import MissingExtraError
+from sapbert.errors import ConfigError, MissingExtraError
 from sapbert.training.settings import TrainSettings, read_recipe, settings_from
 
 if TYPE_CHECKING:
     from sapbert.training.trainer import OnStep
 
 _GROUPS = {"pooling": "Objective", "batch_size": "Loop", "held_out": "Measuring", "adapter": "Adapters"}
+_GOES_WITH = {"reduction": "pfeiffer", "rank": "lora", "alpha": "lora"}
 
 
 @with_options(TrainSettings, _GROUPS)
@@ -38,7 +39,9 @@ def train(
     Defaults are the paper's pretraining. Ctrl-C finishes the step and saves a checkpoint; --resume goes on
     from there. Under torchrun, several processes share each batch.
     """
-    settings = settings_from(read_recipe(recipe) if recipe else {}, given(context, TrainSettings))
+    options = given(context, TrainSettings)
+    settings = settings_from(read_recipe(recipe) if recipe else {}, options)
+    _refuse_idle(options, settings)
     try:
         from sapbert.training import gather, trainer
     except ImportError as error:
@@ -62,6 +65,13 @@ def train(
         typer.echo(f"stopped and saved in {out}.run; the same command with --resume goes on", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"model -> {out}", err=True)
+
+
+def _refuse_idle(options: Mapping[str, object], settings: TrainSettings) -> None:
+    """Refuse options for an adapter that is not trained: without it the whole encoder would be."""
+    for option, adapter in _GOES_WITH.items():
+        if option in options and settings.adapter != adapter:
+            raise ConfigError(f"--{option} means nothing without --adapter {adapter}")
 
 
 @contextmanager
