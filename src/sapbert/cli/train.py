@@ -34,10 +34,11 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Train an encoder so that names of one concept lie close together (SapBERT).
+    """Train an encoder by self-alignment (SapBERT).
 
-    Defaults are the paper's pretraining. Ctrl-C finishes the step and saves a checkpoint; --resume goes on
-    from there. Under torchrun, several processes share each batch.
+    Names of one concept come to lie close together. Defaults are the paper's pretraining. Ctrl-C finishes
+    the step and saves a checkpoint; --resume goes on from there. Under torchrun, several processes share
+    each batch.
     """
     options = given(context, TrainSettings)
     settings = settings_from(read_recipe(recipe) if recipe else {}, options)
