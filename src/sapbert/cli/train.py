@@ -44,7 +44,7 @@ def train(
 
     opened, device = Pairs.open(pairs), gather.local_device()
     try:
-        with _progress() as on_step:
+        with training_bar() as on_step:
             trainer.train(
                 opened,
                 base,
@@ -62,7 +62,7 @@ def train(
 
 
 @contextmanager
-def _progress() -> Iterator[OnStep]:
+def training_bar() -> Iterator[OnStep]:
     """Give out a callback that draws a bar with the figures of the last step, and tells each measurement."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
