@@ -36,7 +36,8 @@ def test_the_figure_is_of_the_kind_its_name_says(
     target = tmp_path / "new" / f"figure{suffix}"
     done = plot("-o", target)
 
-    assert (done.code, done.out, done.err) == (0, "", f"figure -> {target}\n")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines()[-1] == f"figure -> {target}"
     assert target.read_bytes().startswith(begins)
     assert left_in(target.parent) == {target.name}
 
@@ -61,6 +62,13 @@ def test_the_counts_are_printed_for_each_model(plot: Plot, tiny_base: Path, tmp_
     drawn = (tmp_path / "figure.svg").read_text()
     assert "bert -->" in drawn
     assert "other -->" in drawn
+
+
+def test_the_overlap_is_told(plot: Plot, tiny_base: Path, tmp_path: Path) -> None:
+    done = plot("-o", tmp_path / "figure.png", "--json")
+    found = one_json(done)["models"][str(tiny_base)]
+    said = f"{found['all']['overlap']:.0%} before mining, {found['hard']['overlap']:.0%} after"
+    assert f"{tiny_base}: positive and negative pairs overlap by {said}\n" in done.err
 
 
 def test_what_cannot_be_a_figure_is_refused_before_any_work(

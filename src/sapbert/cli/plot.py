@@ -68,6 +68,9 @@ def similarities(
     settings = SampleSettings(batches=batches, batch_size=batch_size, margin=margin, seed=seed)
     found = _count(Pairs.open(pairs), models, settings)
     draw_similarities(found, out, batches=batches, overwrite=overwrite)
+    for model, counted in found.items():
+        overlaps = f"{counted.every.overlap:.0%} before mining, {counted.hard.overlap:.0%} after"
+        typer.echo(f"{model}: positive and negative pairs overlap by {overlaps}", err=True)
     if json:
         typer.echo(json_module.dumps({**asdict(settings), **_numbers(found)}))
     typer.echo(f"figure -> {out}", err=True)
