@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sapbert.artifacts import load_manifest
+from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.pairs.artifact import Pairs
 from sapbert.training import trainer
 from sapbert.training.settings import TrainSettings
@@ -17,6 +18,7 @@ from tests.training.conftest import tiny_base as tiny_base
 from tests.training.conftest import tiny_pairs as tiny_pairs
 
 Train = Callable[..., Done]
+RECIPES = Path(__file__).parents[2] / "recipes"
 SHORT = ("--batch-size", 8, "--epochs", 0.05, "--held-out", 5)
 
 
@@ -55,6 +57,24 @@ def test_training_writes_a_model_and_says_where(train: Train, tmp_path: Path) ->
     assert load_manifest(tmp_path / "model", kind="model").settings["batch_size"] == 8
 
 
+def test_figures_are_written_for_tensorboard_where_asked(train: Train, tmp_path: Path) -> None:
+    done = train(*SHORT, "--tensorboard", tmp_path / "board")
+    assert done.code == 0, done.err
+    assert [path.name.startswith("events.out") for path in (tmp_path / "board").iterdir()] == [True]
+
+
+def test_an_adapter_recipe_trains_adapters_that_can_be_shown(
+    train: Train, sapbert: Sapbert, tmp_path: Path
+) -> None:
+    done = train("--recipe", RECIPES / "paper-adapter-16.toml", "--precision", "fp32", *SHORT)
+    shown = sapbert("show", tmp_path / "model" / "adapter")
+
+    assert done.code == 0, done.err
+    assert sapbert("show", tmp_path / "model").code == 0
+    assert "reduction  16" in shown.out
+    assert TransformerEncoder.open(tmp_path / "model", device="cpu").dimension == 32
+
+
 def test_help_tells_every_setting_its_default_and_its_group(sapbert: Sapbert) -> None:
     shown = sapbert("train", "--help").out
     said = " ".join(shown.split())
@@ -65,7 +85,7 @@ def test_help_tells_every_setting_its_default_and_its_group(sapbert: Sapbert) ->
     assert "Pairs a step, over all processes. [default: 256]" in said
     assert "--loss <ms|circle|nca|lifted|infonce|triplet|cosine>" in said
     groups = [line for line in shown.splitlines() if line and not line.startswith(" ")][1:]
-    assert groups == ["Arguments:", "Options:", "Objective:", "Loop:", "Measuring:"]
+    assert groups == ["Arguments:", "Options:", "Objective:", "Loop:", "Measuring:", "Adapters:"]
 
 
 def test_without_options_settings_are_the_defaults(settings_of: Callable[..., TrainSettings]) -> None:
@@ -97,6 +117,11 @@ def test_an_unknown_setting_of_a_recipe_or_loss_names_the_nearest(train: Train, 
     assert "nearest is 'batch_size'" in refused(train("--recipe", tmp_path / "recipe.toml"))
     assert "did you mean offset?" in refused(train("--loss-setting", "ofset=1"))
     assert not (tmp_path / "model").exists()
+
+
+def test_an_option_for_an_adapter_that_is_not_trained_is_refused(train: Train, tmp_path: Path) -> None:
+    assert "--rank means nothing without --adapter lora" in refused(train("--rank", 4))
+    assert "without --adapter pfeiffer" in refused(train("--adapter", "lora", "--reduction", 1))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError, ConfigError, TrainingError
 from sapbert.pairs.artifact import Pairs
+from sapbert.protocols import Encoder
 from sapbert.training.metrics import read_metrics
 from sapbert.training.retrieval import retrieval_accuracy
 from sapbert.training.settings import TrainSettings
@@ -70,7 +71,7 @@ def test_the_model_folder_is_whole_and_opens_as_it_was_trained(uninterrupted: Pa
     assert encoder.pooling == "cls"
     assert encoder.max_length == 25
     assert manifest["fingerprint"] == encoder.fingerprint
-    assert "found" in (uninterrupted / "README.md").read_text()
+    assert "| 0 | 0." in (uninterrupted / "README.md").read_text()
     assert not uninterrupted.with_name("model.run").exists()
 
 
@@ -86,6 +87,7 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from sapbert.pairs.artifact import Pairs
+from sapbert.protocols import Encoder
 from sapbert.training.trainer import train
 from tests.training.test_trainer import settings
 
@@ -250,6 +252,23 @@ def test_warm_up_and_decay_shape_the_learning_rate(
     assert rates[peak:] == sorted(rates[peak:], reverse=True)
     assert max(rates) <= 1e-3
     assert rates[-1] < max(rates) / 2
+
+
+def test_any_figures_of_the_encoder_can_be_measured_instead(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
+) -> None:
+    def evaluate(encoder: Encoder) -> dict[str, float]:
+        left, right = encoder.encode(["heart attack", "cold"])
+        return {"nearness": float(left @ right), "seen": 1.0}
+
+    asked = settings(evaluate_every=2, epochs=0.2)
+    train(tiny_pairs, str(tiny_base), tmp_path / "model", asked, device=CPU, evaluate=evaluate)
+
+    rows = read_metrics(tmp_path / "model" / "metrics.jsonl")
+    last = rows[-1]["step"]
+    assert [row["step"] for row in rows if "nearness" in row] == sorted({*range(0, last, 2), last})
+    assert not any("retrieval" in row for row in rows)
+    assert "| steps | nearness | seen |" in (tmp_path / "model" / "README.md").read_text()
 
 
 def test_processes_started_by_torchrun_train_one_model(

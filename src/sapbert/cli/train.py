@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +11,14 @@ import typer
 
 from sapbert.cli.options import given, with_options
 from sapbert.cli.report import Out, Overwrite
-from sapbert.errors import MissingExtraError
+from sapbert.errors import ConfigError, MissingExtraError
 from sapbert.training.settings import TrainSettings, read_recipe, settings_from
 
 if TYPE_CHECKING:
     from sapbert.training.trainer import OnStep
 
-_GROUPS = {"pooling": "Objective", "batch_size": "Loop", "held_out": "Measuring"}
+_GROUPS = {"pooling": "Objective", "batch_size": "Loop", "held_out": "Measuring", "adapter": "Adapters"}
+_GOES_WITH = {"reduction": "pfeiffer", "rank": "lora", "alpha": "lora"}
 
 
 @with_options(TrainSettings, _GROUPS)
@@ -27,6 +28,9 @@ def train(
     base: Annotated[str, typer.Option(help="Encoder to start from: a folder or a Hugging Face id.")],
     out: Out,
     recipe: Annotated[Path | None, typer.Option(help="TOML file with settings; options count more.")] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Folder to write figures to as TensorBoard reads them.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -35,7 +39,9 @@ def train(
     Defaults are the paper's pretraining. Ctrl-C finishes the step and saves a checkpoint; --resume goes on
     from there. Under torchrun, several processes share each batch.
     """
-    settings = settings_from(read_recipe(recipe) if recipe else {}, given(context, TrainSettings))
+    options = given(context, TrainSettings)
+    settings = settings_from(read_recipe(recipe) if recipe else {}, options)
+    _refuse_idle(options, settings)
     try:
         from sapbert.training import gather, trainer
     except ImportError as error:
@@ -44,7 +50,7 @@ def train(
 
     opened, device = Pairs.open(pairs), gather.local_device()
     try:
-        with training_bar() as on_step:
+        with _watched(tensorboard) as on_step:
             trainer.train(
                 opened,
                 base,
@@ -59,6 +65,30 @@ def train(
         typer.echo(f"stopped and saved in {out}.run; the same command with --resume goes on", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"model -> {out}", err=True)
+
+
+def _refuse_idle(options: Mapping[str, object], settings: TrainSettings) -> None:
+    """Refuse options for an adapter that is not trained: without it the whole encoder would be."""
+    for option, adapter in _GOES_WITH.items():
+        if option in options and settings.adapter != adapter:
+            raise ConfigError(f"--{option} means nothing without --adapter {adapter}")
+
+
+@contextmanager
+def _watched(board: Path | None) -> Iterator[OnStep]:
+    """Give out a callback that shows what it is told and, where asked, writes it for TensorBoard."""
+    with ExitStack() as stack:
+        watchers = [stack.enter_context(training_bar())]
+        if board is not None:
+            from sapbert.training.tensorboard import tensorboard
+
+            watchers.append(stack.enter_context(tensorboard(board)))
+
+        def tell(done: int, total: int, found: Mapping[str, float]) -> None:
+            for watch in watchers:
+                watch(done, total, found)
+
+        yield tell
 
 
 @contextmanager

@@ -4,6 +4,10 @@ Beside weights, tokenizer and configuration lie `sapbert.json`, which says how t
 used (pooling and longest name), and the files that make sentence-transformers do the same. It knows only two
 of our poolings, cls and mean. With another one those files are left out: they could only be wrong.
 
+An encoder with adapters is its base, which has a place of its own, and what `adapter/` holds. Its folder has
+no weights, and config.json names a kind of model that is ours: a program that knows nothing of our adapters
+must not open it as if it were the base.
+
 Reading needs no torch.
 """
 
@@ -17,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sapbert.artifacts import MANIFEST
 from sapbert.encoder.pooling import Pooling
 from sapbert.errors import ArtifactError
 
@@ -27,6 +32,7 @@ OWN_FILE = "sapbert.json"
 POOLING_FILE = "1_Pooling/config.json"
 LENGTH_FILE = "sentence_bert_config.json"
 MODULES_FILE = "modules.json"
+ADAPTER_FOLDER = "adapter"
 _FLAGS = {Pooling.CLS: "pooling_mode_cls_token", Pooling.MEAN: "pooling_mode_mean_tokens"}
 """What sentence-transformers calls the poolings it shares with us."""
 _MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
@@ -43,23 +49,39 @@ def save_model(
     max_length: int,
     card: str,
 ) -> None:
-    """Write an encoder, how it is used, and its model card to `folder`, which is made if needed."""
+    """Write an encoder, how it is used, and its model card to `folder`, which is made if needed.
+
+    Of an encoder with adapters these alone are written, with the name of its base.
+    """
+    from sapbert.encoder.adapters import reduction_of, save_adapters
+
     folder.mkdir(parents=True, exist_ok=True)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         # Both are left over from the last call, and would be obeyed by whoever opens tokenizer.json.
         backend.no_truncation()
         backend.no_padding()
-    with quiet():
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
     _write_json(folder / OWN_FILE, {"pooling": pooling.value, "max_length": max_length})
     (folder / "README.md").write_text(card, encoding="utf-8")
+    (folder / MODULES_FILE).unlink(missing_ok=True)
+    with quiet():
+        tokenizer.save_pretrained(folder)
+    if reduction_of(model) is not None:
+        save_adapters(model, folder / ADAPTER_FOLDER)
+        _write_json(folder / "config.json", {"model_type": "sapbert-adapter"})
+        return
+    with quiet():
+        model.save_pretrained(folder)
     if pooling in _FLAGS:
         _write_sentence_transformers(folder, model, pooling, max_length)
     else:
-        (folder / MODULES_FILE).unlink(missing_ok=True)
         logger.warning("%s: sentence-transformers has no %s pooling, so no %s", folder, pooling, MODULES_FILE)
+
+
+def adapters_in(folder: Path) -> Path | None:
+    """Return where the adapters of the model in `folder` are, None where it is an ordinary model."""
+    adapters = folder / ADAPTER_FOLDER
+    return adapters if (adapters / MANIFEST).is_file() else None
 
 
 def _write_sentence_transformers(

@@ -32,11 +32,13 @@ from transformers import (
 )
 
 from sapbert.artifacts import fingerprint_of
+from sapbert.encoder.adapters import base_of, load_adapters
 from sapbert.encoder.batching import TokenRows, plan_batches
 from sapbert.encoder.folder import (
     LENGTH_FILE,
     OWN_FILE,
     POOLING_FILE,
+    adapters_in,
     pooler_options,
     quiet,
     stored_max_length,
@@ -73,12 +75,12 @@ def load_encoder(name_or_path: str | Path) -> tuple[PreTrainedModel, PreTrainedT
     """Load an encoder and its tokenizer from a folder or, by id, from the Hugging Face hub.
 
     Weights are float32 whatever the checkpoint holds, and there is no pooler head. The model is on the CPU
-    and in evaluation mode.
+    and in evaluation mode. Of a folder that holds adapters the base is loaded from where it was.
     """
     source = _locate(name_or_path)
+    adapters = adapters_in(source) if isinstance(source, Path) else None
     with quiet():
-        config = _load_config(source)
-        model = _load_model(source, config)
+        model = _load_model(source) if adapters is None else _load_adapted(source, adapters)
         tokenizer = _load_tokenizer(source)
     _check_fit(source, model, tokenizer)
     return model, tokenizer
@@ -227,6 +229,8 @@ def _locate(name_or_path: str | Path) -> Path | str:
         raise ArtifactError(f"{path}: no such folder")
     if not path.is_dir():
         raise ArtifactError(f"{path}: is a file, expected the folder of a Hugging Face model")
+    if adapters_in(path) is not None:
+        return path
     if not (path / "config.json").is_file():
         raise ArtifactError(f"{path}: no Hugging Face model: it has no config.json")
     if not any((path / name).is_file() for name in _WEIGHTS):
@@ -262,7 +266,18 @@ def _model_class(config: PreTrainedConfig) -> Callable[..., object]:
     return chosen
 
 
-def _load_model(source: Path | str, config: PreTrainedConfig) -> PreTrainedModel:
+def _load_adapted(source: Path | str, adapters: Path) -> PreTrainedModel:
+    base = base_of(adapters)
+    try:
+        model = _load_model(_locate(base))
+    except ArtifactError as error:
+        raise ArtifactError(f"{source} holds adapters only, and their base is not there: {error}") from error
+    load_adapters(model, adapters)
+    return model
+
+
+def _load_model(source: Path | str) -> PreTrainedModel:
+    config = _load_config(source)
     options = pooler_options(_model_class(config))
     try:
         model, report = AutoModel.from_pretrained(

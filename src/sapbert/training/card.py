@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sapbert.pairs.artifact import Pairs
 from sapbert.version import __version__
 
 _TEMPLATE = """---
-library_name: sentence-transformers
+library_name: {library}
 pipeline_tag: sentence-similarity
 tags:
 - sapbert
@@ -22,6 +22,10 @@ base_model: {base}
 
 `{base}` after self-alignment pretraining (SapBERT, Liu et al., NAACL 2021) with sapbert {version}:
 names of one concept lie close together by cosine.
+
+## Use
+
+{use}
 
 ## Data
 
@@ -39,6 +43,18 @@ The licence of the vocabulary the names come from may bind this model too.
 
 {measured}
 """
+_RETRIEVAL = (
+    "`retrieval` is the share of held-out concepts, none of whose names was trained on, "
+    "whose name finds its synonym first."
+)
+_OPEN = "`sapbert.encoder.transformer.TransformerEncoder.open` opens this folder"
+_ORDINARY = f"{_OPEN}; so does sentence-transformers, where pooling is cls or mean."
+_USE = {
+    "none": _ORDINARY,
+    "lora": f"{_ORDINARY} Low-rank updates are merged into the weights; `adapter/` has them apart, for peft.",
+    "pfeiffer": f"{_OPEN} and puts the adapters in it on their base. Neither transformers nor "
+    "sentence-transformers can: the adapters are no part of an ordinary model.",
+}
 
 
 def model_card(
@@ -50,26 +66,32 @@ def model_card(
     return _TEMPLATE.format(
         base=base,
         version=__version__,
+        library="sapbert" if settings["adapter"] == "pfeiffer" else "sentence-transformers",
+        use=_USE[settings["adapter"]],
         pairs=f"{counts['pairs']:,}",
         names=f"{counts['names']:,}",
         concepts=f"{counts['concepts']:,}",
         fingerprint=pairs.manifest.fingerprint,
         inputs=inputs,
-        settings=_table("setting", "value", {name: str(value) for name, value in settings.items()}),
+        settings=_table(("setting", "value"), [(name, str(value)) for name, value in settings.items()]),
         measured=_measured(metrics),
     )
 
 
 def _measured(metrics: Sequence[Mapping[str, Any]]) -> str:
-    rows = {f"{row['step']:,}": f"{row['retrieval']:.1%}" for row in metrics if "retrieval" in row}
-    if not rows:
+    # What is measured before the first step stands alone in its row, which tells it from figures of steps.
+    names = sorted({name for row in metrics if "loss" not in row for name in row} - {"step"})
+    if not names:
         return "Nothing was held out, so nothing was measured."
-    explained = (
-        "Share of held-out concepts, none of whose names was trained on, whose name finds its synonym first."
-    )
-    return f"{explained}\n\n{_table('steps', 'found', rows)}"
+    rows = [
+        (f"{row['step']:,}", *(f"{row[name]:.3f}" if name in row else "" for name in names))
+        for row in metrics
+        if not row.keys().isdisjoint(names)
+    ]
+    table = _table(("steps", *names), rows)
+    return f"{_RETRIEVAL}\n\n{table}" if "retrieval" in names else table
 
 
-def _table(left: str, right: str, rows: Mapping[str, str]) -> str:
-    lines = [f"| {left} | {right} |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows.items())]
-    return "\n".join(lines)
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

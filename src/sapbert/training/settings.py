@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from sapbert.errors import ConfigError, FormatError
 
+AdapterName = Literal["none", "pfeiffer", "lora"]
 LossName = Literal["ms", "circle", "nca", "lifted", "infonce", "triplet", "cosine"]
 PoolingName = Literal["cls", "mean", "mean-all-tokens", "first-token", "no-special"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -27,6 +28,9 @@ _LEAST = {
     "evaluate_every": 1,
     "checkpoint_every": 1,
     "keep": 1,
+    "reduction": 1,
+    "rank": 1,
+    "alpha": 1,
     "held_out": 0,
     "weight_decay": 0,
     "seed": 0,
@@ -82,6 +86,15 @@ class TrainSettings:
     """Steps between checkpoints."""
     keep: int = 2
     """Checkpoints kept."""
+
+    adapter: AdapterName = "none"
+    """Train these few parameters instead of the base: Pfeiffer's bottlenecks, or LoRA's low-rank updates."""
+    reduction: int = 16
+    """Width of the encoder over width of a bottleneck."""
+    rank: int = 8
+    """Rank of the LoRA update of each linear map."""
+    alpha: int = 16
+    """A LoRA update is scaled by alpha / rank."""
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():

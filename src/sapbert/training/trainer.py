@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -20,19 +21,24 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
 
 from sapbert.artifacts import create
-from sapbert.encoder.folder import save_model
+from sapbert.encoder.adapters import trainable_parameters
+from sapbert.encoder.folder import ADAPTER_FOLDER, save_model
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.transformer import TransformerEncoder, load_encoder
 from sapbert.errors import ArtifactError, TrainingError
 from sapbert.pairs.artifact import Pairs
-from sapbert.training.batches import Batches, Split, split_pairs
+from sapbert.protocols import Encoder
+from sapbert.training.adapt import adapt
+from sapbert.training.batches import Batches, split_pairs
 from sapbert.training.card import model_card
 from sapbert.training.checkpoints import Checkpoints
 from sapbert.training.gather import any_process, joined, sum_gradients, wait_for_all, world
-from sapbert.training.losses import Loss, make_loss
+from sapbert.training.lora import merge_lora, save_lora
+from sapbert.training.losses import make_loss
 from sapbert.training.metrics import Metrics, read_metrics, write_metrics
 from sapbert.training.mining import MiningSettings
 from sapbert.training.retrieval import retrieval_accuracy
@@ -44,6 +50,8 @@ METRICS = "metrics.jsonl"
 _DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 OnStep = Callable[[int, int, Mapping[str, float]], None]
 """Told the steps done, all steps, and what was measured after the last."""
+Evaluate = Callable[[Encoder], Mapping[str, float]]
+"""Measures the encoder as it is now; returns figures by name. Every process calls it."""
 
 
 def _silent(_done: int, _total: int, _figures: Mapping[str, float]) -> None:
@@ -59,29 +67,32 @@ def train(
     device: torch.device,
     resume: bool = False,
     overwrite: bool = False,
+    evaluate: Evaluate | None = None,
     on_step: OnStep = _silent,
 ) -> None:
     """Train the encoder `base` on `pairs` and write the model folder to `target`.
 
-    With `resume`, go on from the newest whole checkpoint of the run that was to write `target`.
+    With `resume`, go on from the newest whole checkpoint of the run that was to write `target`. What
+    `evaluate` measures every so many steps goes to the metrics and the model card; without it that is
+    `retrieval`, the share of held-out synonyms found.
     """
-    # What cannot work is refused before anything is loaded or removed.
-    loss = make_loss(settings.loss, settings.loss_settings)
-    mining = MiningSettings(margin=settings.margin, triplets=settings.triplets)
     folder = target.with_name(f"{target.name}.run")
     with joined(device), _Interruption() as interruption:
         first = world()[0] == 0
         if first:
-            _make_room(target, folder, resume=resume, overwrite=overwrite)
+            _refuse_occupied(target, folder, resume=resume, overwrite=overwrite)
+        run = _Run.start(pairs, base, settings, device, evaluate)
+        if first and folder.exists() and not resume:
+            # Not before all that the new run needs has been found in order.
+            shutil.rmtree(folder)
         wait_for_all()
-        run = _Run.start(pairs, base, settings, device, loss, mining)
         checkpoints = Checkpoints(folder, keep=settings.keep)
-        described = {"base": base, "pairs": pairs.manifest.fingerprint, **asdict(settings)}
+        described = {"pairs": pairs.manifest.fingerprint, **run.origin, **asdict(settings)}
         done = run.restore(checkpoints.newest(described))
         with Metrics(folder / METRICS, after=done) if first else nullcontext() as metrics:
             run.loop(done, checkpoints, described, metrics, interruption, on_step)
         if first:
-            _write_model(run, base, target, described, read_metrics(folder / METRICS), overwrite=overwrite)
+            _write_model(run, target, described, read_metrics(folder / METRICS), overwrite=overwrite)
             shutil.rmtree(folder)
         wait_for_all()
 
@@ -91,15 +102,16 @@ class _Run:
     """The moving parts of a run."""
 
     pairs: Pairs
-    split: Split
     batches: Batches
     encoder: TransformerEncoder
     model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     step: Step
     settings: TrainSettings
+    evaluate: Evaluate
+    origin: Mapping[str, str]
+    """Name and fingerprint of the base."""
     total: int
     """Steps of the whole run."""
 
@@ -110,48 +122,35 @@ class _Run:
         base: str,
         settings: TrainSettings,
         device: torch.device,
-        loss: Loss,
-        mining: MiningSettings,
+        evaluate: Evaluate | None,
     ) -> Self:
         """Load the base encoder and set everything up for the first step."""
         rank, processes = world()
-        model, tokenizer = load_encoder(base)
-        model.to(device)  # type: ignore[arg-type]  # the stub knows only strings
+        loss = make_loss(settings.loss, settings.loss_settings)
+        mining = MiningSettings(margin=settings.margin, triplets=settings.triplets)
+        encoder, origin = _load(base, settings, device)
         split = split_pairs(pairs, held_out_concepts=settings.held_out, seed=settings.seed)
         batches = Batches(
             pairs,
             split.train,
-            tokenizer,
+            encoder.tokenizer,
             batch_size=settings.batch_size,
             max_length=settings.max_length,
             seed=settings.seed,
             rank=rank,
             world=processes,
         )
-        dtype, pooling = _DTYPES[settings.precision], Pooling(settings.pooling)
         return cls(
             pairs,
-            split,
             batches,
-            TransformerEncoder(model, tokenizer, pooling=pooling, max_length=settings.max_length),
-            model,
-            tokenizer,
-            _optimizer(model, settings, device),
+            encoder,
+            encoder.model,
+            _optimizer(encoder.model, settings, device),
             torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16"),
-            Step(
-                Encode(
-                    model,
-                    pad_id=tokenizer.pad_token_id,
-                    pooling=pooling,
-                    max_length=settings.max_length,
-                    dtype=dtype,
-                ),
-                loss,
-                mining,
-                device,
-                settings.chunk,
-            ),
+            Step(_encode(encoder, settings), loss, mining, device, settings.chunk),
             settings,
+            evaluate or partial(_retrieval, pairs, split.held_out),
+            origin,
             max(round(settings.epochs * batches.steps_an_epoch), 1),
         )
 
@@ -172,7 +171,7 @@ class _Run:
                 on_step(done, self.total, figures)
 
         if done == 0:
-            tell(self._measure())
+            tell(self.evaluate(self.encoder))
         for batch in self.batches.after(done, self.total):
             started = perf_counter()
             figures = self._train_on(batch, done)
@@ -180,7 +179,7 @@ class _Run:
             figures["names_per_second"] = 2 * self.settings.batch_size / (perf_counter() - started)
             last = done == self.total
             if last or done % self.settings.evaluate_every == 0:
-                figures |= self._measure()
+                figures |= self.evaluate(self.encoder)
             tell(figures)
             stop = any_process(interruption.asked)
             if metrics is not None and (last or stop or done % self.settings.checkpoint_every == 0):
@@ -226,15 +225,12 @@ class _Run:
             return self.settings.learning_rate
         return self.settings.learning_rate * (self.total - done) / (self.total - rising)
 
-    def _measure(self) -> dict[str, float]:
-        if not len(self.split.held_out):
-            return {}
-        return {"retrieval": retrieval_accuracy(self.pairs, self.split.held_out, self.encoder)}
-
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on."""
+        """All that the next step depends on and the base does not have."""
+        frozen = {name for name, value in self.model.named_parameters() if not value.requires_grad}
+        weights = self.model.state_dict()
         return {
-            "model": self.model.state_dict(),
+            "model": {name: value for name, value in weights.items() if name not in frozen},
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
         }
@@ -244,10 +240,38 @@ class _Run:
         if checkpoint is None:
             return 0
         done, state = checkpoint
-        self.model.load_state_dict(state["model"])
+        self.model.load_state_dict({**self.model.state_dict(), **state["model"]})
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         return done
+
+
+def _load(
+    base: str, settings: TrainSettings, device: torch.device
+) -> tuple[TransformerEncoder, dict[str, str]]:
+    """Load the base and put into it what is to be trained; returns also the base's name and fingerprint."""
+    model, tokenizer = load_encoder(base)
+    pooling = Pooling(settings.pooling)
+    encoder = TransformerEncoder(model, tokenizer, pooling=pooling, max_length=settings.max_length)
+    # A checkpoint leaves out what is frozen, so a run can only be resumed on the very same base.
+    origin = {"base": base, "base_fingerprint": encoder.fingerprint}
+    adapt(model, settings)
+    model.to(device)  # type: ignore[arg-type]  # the stub knows only strings
+    return encoder, origin
+
+
+def _encode(encoder: TransformerEncoder, settings: TrainSettings) -> Encode:
+    return Encode(
+        encoder.model,
+        pad_id=encoder.tokenizer.pad_token_id,
+        pooling=encoder.pooling,
+        max_length=settings.max_length,
+        dtype=_DTYPES[settings.precision],
+    )
+
+
+def _retrieval(pairs: Pairs, held_out: NDArray[np.int64], encoder: Encoder) -> dict[str, float]:
+    return {"retrieval": retrieval_accuracy(pairs, held_out, encoder)} if len(held_out) else {}
 
 
 class _Interruption:
@@ -273,48 +297,49 @@ def _optimizer(
     model: PreTrainedModel, settings: TrainSettings, device: torch.device
 ) -> torch.optim.Optimizer:
     return torch.optim.AdamW(
-        [parameter for parameter in model.parameters() if parameter.requires_grad],
+        trainable_parameters(model),
         lr=settings.learning_rate,
         weight_decay=settings.weight_decay,
         fused=device.type in ("cuda", "cpu"),
     )
 
 
-def _make_room(target: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
+def _refuse_occupied(target: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
     if target.exists() and not overwrite:
         raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
-    if folder.exists() and not resume:
-        if not overwrite:
-            raise ArtifactError(f"{folder} holds an unfinished run; give --resume to go on or --overwrite")
-        shutil.rmtree(folder)
+    if folder.exists() and not (resume or overwrite):
+        raise ArtifactError(f"{folder} holds an unfinished run; give --resume to go on or --overwrite")
 
 
 def _write_model(
     run: _Run,
-    base: str,
     target: Path,
     described: Mapping[str, Any],
     metrics: list[dict[str, Any]],
     *,
     overwrite: bool,
 ) -> None:
-    settings = run.settings
+    settings, base = run.settings, run.origin["base"]
     with create(target, overwrite=overwrite) as draft:
-        card = model_card(base, run.pairs, asdict(settings), metrics)
+        if settings.adapter == "lora":
+            save_lora(run.model, draft.path / ADAPTER_FOLDER)
+            merge_lora(run.model)
         save_model(
             draft.path,
             run.model,
-            run.tokenizer,
+            run.encoder.tokenizer,
             pooling=run.encoder.pooling,
             max_length=settings.max_length,
-            card=card,
+            card=model_card(base, run.pairs, asdict(settings), metrics),
         )
         write_metrics(draft.path / METRICS, metrics)
-        inputs = {
-            run.pairs.path.name: {"fingerprint": run.pairs.manifest.fingerprint},
-            "base": {"name": base},
-        }
-        fingerprint = run.encoder.fingerprint
         draft.seal(
-            KIND, fingerprint=fingerprint, settings=described, inputs=inputs, counts={"steps": run.total}
+            KIND,
+            fingerprint=run.encoder.fingerprint,
+            settings=described,
+            inputs={
+                run.pairs.path.name: {"fingerprint": run.pairs.manifest.fingerprint},
+                "base": {"name": base, "fingerprint": run.origin["base_fingerprint"]},
+            },
+            counts={"steps": run.total},
         )

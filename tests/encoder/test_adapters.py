@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,18 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
 
 from sapbert.artifacts import create, load_manifest
-from sapbert.errors import ArtifactError, ConfigError, MissingExtraError
-from sapbert.training.adapters import (
+from sapbert.encoder.adapters import (
     KIND,
     AdapterSettings,
     Bottleneck,
     InvertibleAdapter,
-    LoraSettings,
     add_adapters,
-    add_lora,
     load_adapters,
-    merge_lora,
+    reduction_of,
     save_adapters,
     trainable_parameters,
 )
+from sapbert.errors import ArtifactError, ConfigError
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
@@ -287,7 +284,7 @@ def test_the_folder_holds_adapter_weights_only_and_says_how_they_were_made(tmp_p
     weights = load_file(tmp_path / "adapter" / "adapter.safetensors")
 
     assert manifest.settings == {"reduction": 4}
-    assert manifest.inputs["base"] == "example/bert"
+    assert manifest.inputs["base"]["name"] == "example/bert"
     assert manifest.counts["parameters"] == sum(value.numel() for value in trainable_parameters(bert))
     assert all(".adapter." in name for name in weights)
 
@@ -380,79 +377,14 @@ def test_impossible_sizes_are_refused() -> None:
         AdapterSettings(reduction=0)
     with pytest.raises(ConfigError, match="reduction 33 leaves nothing of 32 dimensions"):
         add_adapters(build(), AdapterSettings(reduction=33))
-    with pytest.raises(ConfigError, match="got rank 0 and alpha 16"):
-        LoraSettings(rank=0)
-    with pytest.raises(ConfigError, match="got rank 8 and alpha 0"):
-        LoraSettings(alpha=0)
 
 
 def test_adding_twice_and_saving_none_are_bugs_of_the_caller(tmp_path: Path) -> None:
     bert = build()
+    assert reduction_of(bert) is None
     with pytest.raises(ValueError, match="no adapters"):
         save_adapters(bert, tmp_path / "adapter")
     add_adapters(bert, SMALL)
+    assert reduction_of(bert) == SMALL.reduction
     with pytest.raises(ValueError, match="already"):
         add_adapters(bert, SMALL)
-
-
-# LoRA
-
-
-def test_a_fresh_lora_model_gives_the_vectors_of_its_base(model: PreTrainedModel) -> None:
-    expected = encode(model)
-    add_lora(model, LoraSettings())
-    assert torch.allclose(encode(model), expected, atol=1e-6)
-
-
-def test_merged_lora_gives_the_same_vectors_from_an_ordinary_model(
-    model: PreTrainedModel, tmp_path: Path
-) -> None:
-    base = encode(model)
-    names = set(model.state_dict())
-    add_lora(model, LoraSettings(rank=2, alpha=4))
-    stir(trainable_parameters(model))
-    expected = encode(model)
-    assert (expected - base).abs().max() > 1e-2
-
-    merge_lora(model)
-    model.save_pretrained(tmp_path)
-    reopened = type(model).from_pretrained(tmp_path).train(mode=False)
-
-    assert set(model.state_dict()) == names
-    assert not hasattr(model, "peft_config")
-    assert all(parameter.requires_grad for parameter in model.parameters())
-    assert torch.allclose(encode(model), expected, atol=1e-5)
-    assert torch.allclose(encode(reopened), expected, atol=1e-5)
-
-
-def test_lora_trains_every_update_it_adds_and_nothing_else(model: PreTrainedModel) -> None:
-    add_lora(model, LoraSettings(rank=2))
-    stir(trainable_parameters(model))
-    encode(model)[:, 0].square().mul(torch.arange(32)).sum().backward()
-    reached = {
-        name for name, value in model.named_parameters() if value.grad is not None and value.grad.any()
-    }
-    assert reached == {name for name, _ in model.named_parameters() if ".lora_" in name}
-
-
-def test_the_same_seed_gives_the_same_lora() -> None:
-    drawn = []
-    for seed in (3, 3, 4):
-        bert = build()
-        before = torch.get_rng_state()
-        add_lora(bert, LoraSettings(), seed=seed)
-        assert torch.equal(torch.get_rng_state(), before)
-        drawn.append(torch.cat([value.flatten() for value in trainable_parameters(bert)]))
-    assert torch.equal(drawn[0], drawn[1])
-    assert not torch.equal(drawn[0], drawn[2])
-
-
-def test_merging_without_lora_is_a_bug_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="no LoRA"):
-        merge_lora(build())
-
-
-def test_without_peft_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(MissingExtraError, match=r"needs peft.*sapbert\[lora\]"):
-        add_lora(build(), LoraSettings())

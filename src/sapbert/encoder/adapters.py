@@ -1,4 +1,4 @@
-"""Train few parameters and leave the base as it is: bottleneck adapters of our own, LoRA through peft.
+"""Adapters: few parameters inside a base that stays as it is.
 
 `add_adapters` builds the paper's variant: a Pfeiffer bottleneck after the feed-forward block of every layer
 and one invertible adapter after the embeddings. In a layer with input x and feed-forward output h the
@@ -12,13 +12,13 @@ exactly the vectors of its base. ModernBERT normalises before its blocks; there,
 layers, the bottleneck reads and corrects the sum x + h that leaves the layer.
 
 A bottleneck is not linear, so it cannot be merged into the base, and what comes out is no ordinary Hugging
-Face model. It travels as two things: the id of the base, and the folder of `save_adapters`. LoRA is linear:
-`merge_lora` gives back an ordinary model that travels as one.
+Face model. It travels as two things: the name of the base, and the folder of `save_adapters`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from sapbert.artifacts import create, fingerprint_of, load_manifest
-from sapbert.errors import ArtifactError, ConfigError, MissingExtraError
+from sapbert.errors import ArtifactError, ConfigError
 
 KIND = "adapter"
 _WEIGHTS = "adapter.safetensors"
@@ -51,20 +51,6 @@ class AdapterSettings:
     def __post_init__(self) -> None:
         if self.reduction < 1:
             raise ConfigError(f"reduction is at least 1, got {self.reduction}; the paper uses 1 and 16")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoraSettings:
-    """How large the low-rank updates are, and how strong."""
-
-    rank: int = 8
-    """Rank of the update of each linear map."""
-    alpha: int = 16
-    """The update is scaled by alpha / rank."""
-
-    def __post_init__(self) -> None:
-        if self.rank < 1 or self.alpha < 1:
-            raise ConfigError(f"rank and alpha are at least 1, got rank {self.rank} and alpha {self.alpha}")
 
 
 class Bottleneck(nn.Module):
@@ -132,20 +118,32 @@ def trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
+def reduction_of(model: nn.Module) -> int | None:
+    """Return the reduction of the adapters of `model`, None where it has none."""
+    for name, module in model.named_modules():
+        if name.endswith(f".{_CHILD}") and isinstance(module, Bottleneck):
+            return module.reduction
+    return None
+
+
 def save_adapters(model: PreTrainedModel, folder: Path, *, overwrite: bool = False) -> None:
     """Write the adapters of `model`, without its base, as an artifact that knows its base."""
     weights = _adapter_weights(model)
     if not weights:
         raise ValueError("this model has no adapters")
-    reduction = _layers(model)[0][0].get_submodule(_CHILD).reduction
     with create(folder, overwrite=overwrite) as draft:
         save_file(weights, draft.path / _WEIGHTS)
         draft.seal(
             KIND,
-            settings={"reduction": reduction},
-            inputs={"base": model.name_or_path, "base_fingerprint": _base_fingerprint(model)},
+            settings={"reduction": reduction_of(model)},
+            inputs={"base": {"name": _place(model), "fingerprint": _base_fingerprint(model)}},
             counts={"parameters": sum(weight.numel() for weight in weights.values())},
         )
+
+
+def base_of(folder: Path) -> str:
+    """Return the name of the base that the adapters at `folder` were trained on."""
+    return str(load_manifest(folder, kind=KIND).inputs["base"]["name"])
 
 
 def load_adapters(model: PreTrainedModel, folder: Path) -> None:
@@ -154,9 +152,9 @@ def load_adapters(model: PreTrainedModel, folder: Path) -> None:
     Load the base in the precision it was trained in, and convert afterwards.
     """
     manifest = load_manifest(folder, kind=KIND)
-    trained_on, found = manifest.inputs["base_fingerprint"], _base_fingerprint(model)
+    trained_on, found = manifest.inputs["base"]["fingerprint"], _base_fingerprint(model)
     if trained_on != found:
-        base = manifest.inputs["base"] or "a base without a name"
+        base = manifest.inputs["base"]["name"] or "a base without a name"
         raise ArtifactError(
             f"{folder} was trained on {base} ({trained_on}) and does not fit "
             f"{model.name_or_path or 'this base'} ({found}); load the first, in the same precision"
@@ -168,34 +166,6 @@ def load_adapters(model: PreTrainedModel, folder: Path) -> None:
             f"{folder} was written by sapbert {manifest.sapbert}, whose adapters differ from ours"
         )
     model.load_state_dict(weights, strict=False)
-
-
-def add_lora(model: PreTrainedModel, settings: LoraSettings, *, seed: int = 0) -> None:
-    """Freeze `model` and put low-rank updates on every linear map of its layers, in place."""
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError as error:
-        raise MissingExtraError("peft", "lora") from error
-    # The pooler stays out: no pooling of ours reads it, and weights without gradient stop data parallelism.
-    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    targets = [name for name in linear if not name.startswith("pooler.")]
-    with _seeded(seed):
-        config = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=targets)
-        inject_adapter_in_model(config, model)
-
-
-def merge_lora(model: PreTrainedModel) -> None:
-    """Add the low-rank updates to the weights they belong to: an ordinary, trainable model again."""
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    updated = {name: part for name, part in model.named_modules() if isinstance(part, BaseTunerLayer)}
-    if not updated:
-        raise ValueError("this model has no LoRA updates")
-    for name, part in updated.items():
-        part.merge()
-        model.set_submodule(name, part.get_base_layer())
-    del model.peft_config
-    model.requires_grad_(requires_grad=True)
 
 
 def _layers(model: PreTrainedModel) -> tuple[list[nn.Module], _Hook]:
@@ -237,6 +207,12 @@ def _after_layer(module: nn.Module, _: tuple[Tensor, ...], output: Tensor) -> Te
 
 def _adapter_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in model.state_dict().items() if _CHILD in name.split(".")}
+
+
+def _place(model: PreTrainedModel) -> str:
+    """Say where the base is, in a way that holds from any working directory."""
+    name = str(model.name_or_path)
+    return os.path.abspath(name) if name and Path(name).is_dir() else name
 
 
 def _base_fingerprint(model: nn.Module) -> str:

@@ -1,0 +1,77 @@
+"""LoRA through peft: a low-rank update beside every linear map of a frozen base.
+
+An update is linear, so `merge_lora` adds it to the map it belongs to, and the trained encoder is an ordinary
+model that travels as one. What was trained is a few MB; `save_lora` writes it apart, in peft's own format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from transformers import PreTrainedModel
+
+from sapbert.errors import ConfigError, MissingExtraError
+
+_PREFIX = "base_model.model."
+"""What peft wraps a model in, and so puts before the names of its weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoraSettings:
+    """How large the low-rank updates are, and how strong."""
+
+    rank: int = 8
+    """Rank of the update of each linear map."""
+    alpha: int = 16
+    """The update is scaled by alpha / rank."""
+
+    def __post_init__(self) -> None:
+        if self.rank < 1 or self.alpha < 1:
+            raise ConfigError(f"rank and alpha are at least 1, got rank {self.rank} and alpha {self.alpha}")
+
+
+def add_lora(model: PreTrainedModel, settings: LoraSettings, *, seed: int = 0) -> None:
+    """Freeze `model` and put low-rank updates on every linear map of its layers, in place."""
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise MissingExtraError("peft", "lora") from error
+    # The pooler stays out: no pooling of ours reads it, and weights without gradient stop data parallelism.
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    targets = [name for name in linear if not name.startswith("pooler.")]
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        config = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=targets)
+        inject_adapter_in_model(config, model)
+
+
+def save_lora(model: PreTrainedModel, folder: Path) -> None:
+    """Write the low-rank updates of `model`, not yet merged, so that peft can put them on the base again."""
+    from peft import get_peft_model_state_dict
+
+    (config,) = model.peft_config.values()
+    config.base_model_name_or_path = model.name_or_path
+    config.inference_mode = True
+    config.save_pretrained(folder)
+    # Asked to find out by itself about embeddings, it would look for the base on the hub.
+    weights = get_peft_model_state_dict(model, save_embedding_layers=False)
+    named = {_PREFIX + name: weight.contiguous() for name, weight in weights.items()}
+    save_file(named, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+def merge_lora(model: PreTrainedModel) -> None:
+    """Add the low-rank updates to the weights they belong to: an ordinary, trainable model again."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    updated = {name: part for name, part in model.named_modules() if isinstance(part, BaseTunerLayer)}
+    if not updated:
+        raise ValueError("this model has no LoRA updates")
+    for name, part in updated.items():
+        part.merge()
+        model.set_submodule(name, part.get_base_layer())
+    del model.peft_config
+    model.requires_grad_(requires_grad=True)
