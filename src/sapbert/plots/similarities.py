@@ -30,7 +30,7 @@ def draw_similarities(
         for row, (model, similarities) in zip(rows, found.items(), strict=True):
             row.suptitle(_short(model))
             before, after = row.subplots(1, 2, sharex=True, sharey=True)
-            _draw(before, similarities.every, "before mining", batches)
+            _draw(before, similarities.every, "all pairs of a batch", batches)
             _draw(after, similarities.hard, "hard pairs kept by mining", batches)
             before.set_ylabel("share of pairs")
             before.set_xlim(span)
@@ -44,7 +44,7 @@ def _draw(axes: Axes, distribution: Distribution, title: str, batches: int) -> N
     for kind, counts, colour, hatch in kinds:
         pairs = int(counts.sum())
         heights = counts / max(pairs, 1)
-        label = f"{kind}: {pairs / batches:,.0f}"
+        label = f"{pairs / batches:,.0f} of {kind}"
         tint = (colour, 0.35)
         axes.stairs(heights, EDGES, fill=True, fc=tint, ec=tint, linewidth=0, hatch=hatch, label=label)
         axes.stairs(heights, EDGES, color=colour, linewidth=1.5)
