@@ -10,7 +10,8 @@ from sapbert.errors import ConfigError, FormatError
 from sapbert.training import losses, mining, settings
 from sapbert.training.settings import TrainSettings, read_recipe, settings_from
 
-RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+FOLDER = Path(__file__).parents[2] / "recipes"
+RECIPES = sorted(set(FOLDER.glob("*.toml")) - set(FOLDER.glob("sweep-*.toml")))
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sapbert.cli import merge, pairs, read, show, train
+from sapbert.cli import merge, pairs, plot, read, show, sweep, train
 from sapbert.cli.options import GroupedCommand
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
@@ -35,6 +35,8 @@ app.add_typer(read.app, name="read")
 app.command("merge")(merge.merge)
 app.command("pairs")(pairs.pairs)
 app.command("train", cls=GroupedCommand)(train.train)
+app.command("sweep")(sweep.sweep)
+app.add_typer(plot.app, name="plot")
 app.command("show")(show.show)
 _INTERRUPTED = 130
 

@@ -79,7 +79,7 @@ def _refuse_idle(options: Mapping[str, object], settings: TrainSettings) -> None
 def _watched(board: Path | None) -> Iterator[OnStep]:
     """Give out a callback that shows what it is told and, where asked, writes it for TensorBoard."""
     with ExitStack() as stack:
-        watchers = [stack.enter_context(_progress())]
+        watchers = [stack.enter_context(training_bar())]
         if board is not None:
             from sapbert.training.tensorboard import tensorboard
 
@@ -93,7 +93,7 @@ def _watched(board: Path | None) -> Iterator[OnStep]:
 
 
 @contextmanager
-def _progress() -> Iterator[OnStep]:
+def training_bar() -> Iterator[OnStep]:
     """Give out a callback that draws a bar with the figures of the last step, and tells each measurement."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -116,15 +116,20 @@ class TrainSettings:
 
 def read_recipe(path: Path) -> dict[str, Any]:
     """Read settings from a TOML file; an unknown key is refused, with the nearest one that exists."""
+    content = read_toml(path)
+    for key in content:
+        refuse_unknown(path, key)
+    return content
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read any TOML file."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FormatError(path, None, f"no TOML: {error}") from error
     except OSError as error:
         raise FormatError(path, None, f"cannot be read: {error.strerror}") from error
-    for key in content:
-        refuse_unknown(path, key)
-    return content
 
 
 def refuse_unknown(where: Path, key: str) -> None:
