@@ -13,7 +13,7 @@ from sapbert.cli.options import GroupedCommand
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
-_STAGES = ("read", "merge", "pairs", "train", "show")
+_STAGES = ("read", "merge", "pairs", "train", "sweep", "plot", "show")
 
 
 class _Verbs(TyperGroup):
