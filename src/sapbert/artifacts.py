@@ -133,6 +133,32 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
         _sync(target.parent)
 
 
+@contextmanager
+def create_file(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Give out a path to write to; it becomes the single file `target` when the block ends without an error.
+
+    For what is read by other programs and so cannot be an artifact: a text, a table, a figure.
+    """
+    require_free(target, overwrite=overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix stays last: some writers choose the format by it.
+    partial = target.with_name(f".{target.stem}.partial-{os.getpid()}{target.suffix}")
+    try:
+        yield partial
+        _sync(partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def require_free(target: Path, *, overwrite: bool) -> None:
+    """Refuse to write a single file where there is a folder or, without `overwrite`, a file."""
+    if target.is_dir():
+        raise ArtifactError(f"{target} is a folder; give the name of a file")
+    if target.exists() and not overwrite:
+        raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
+
+
 def load_manifest(path: Path, *, kind: str | None = None, verify: bool = True) -> Manifest:
     """Read and check the manifest of the artifact at `path`.
 
