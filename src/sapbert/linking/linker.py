@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from threading import Lock
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -74,6 +74,9 @@ class LinkSettings:
     def __post_init__(self) -> None:
         if self.threshold is not None and not -1 <= self.threshold <= 1:
             raise ConfigError(f"threshold is a cosine between -1 and 1, got {self.threshold}")
+
+
+DEFAULTS: Final = LinkSettings()
 
 
 class NameSearch(Protocol):
@@ -169,7 +172,7 @@ class Linker:
         return int((numbers >= 0).sum())
 
     def link(
-        self, mentions: Sequence[str], *, k: int = 5, settings: LinkSettings = LinkSettings()
+        self, mentions: Sequence[str], *, k: int = 5, settings: LinkSettings = DEFAULTS
     ) -> list[list[Candidate]]:
         """Return the best k candidates of each mention, best first; none (NIL) for an empty mention.
 
@@ -261,7 +264,7 @@ class Linker:
         triples = list(
             zip(ranked.concepts.tolist(), ranked.scores.tolist(), ranked.rows.tolist(), strict=True)
         )
-        for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        for start, stop in pairwise(bounds.tolist()):
             yield triples[start:stop]
 
     def _candidate(self, concept: int, name: str, score: float, how: How) -> Candidate:
@@ -269,17 +272,13 @@ class Linker:
         return Candidate(entries.concepts[concept], entries.preferred[concept], name, score, None, how)
 
     def _judged(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
-        """Drop what scores too little and add confidence."""
-        threshold = -np.inf if settings.threshold is None else settings.threshold
-        kept = [candidate for candidate in candidates if candidate.score >= threshold]
-        if self._calibration is None or not kept:
-            return kept
-        sure = self._calibration([candidate.score for candidate in candidates])
-        return [
-            Candidate(c.concept, c.preferred_name, c.name, c.score, float(confidence), c.how)
-            for c, confidence in zip(candidates, sure, strict=True)
-            if c.score >= threshold
-        ]
+        """Add confidence, and drop what scores too little."""
+        if self._calibration is not None:
+            sure = self._calibration([candidate.score for candidate in candidates])
+            candidates = [replace(c, confidence=float(p)) for c, p in zip(candidates, sure, strict=True)]
+        if settings.threshold is None:
+            return candidates
+        return [candidate for candidate in candidates if candidate.score >= settings.threshold]
 
     def _scope_of(self, settings: LinkSettings) -> _Scope:
         """Find what the filters of `settings` leave, which is costly: once for many calls."""
@@ -287,9 +286,7 @@ class Linker:
         if known is not None and known[0] == settings:
             return known[1]
         entries = self.entries
-        selection = entries.select(
-            types=settings.types, sources=settings.sources, prefixes=settings.prefixes
-        )
+        selection = entries.select(types=settings.types, sources=settings.sources, prefixes=settings.prefixes)
         if selection is None:
             scope = _Scope(None, None, None, len(entries))
         else:
@@ -312,9 +309,7 @@ class Linker:
                 self._answers.popitem(last=False)
 
 
-def _floors(
-    scores: NDArray[np.float32], rows: NDArray[np.int64], *, whole: bool
-) -> list[float | None]:
+def _floors(scores: NDArray[np.float32], rows: NDArray[np.int64], *, whole: bool) -> list[float | None]:
     """Say of each mention what a row not found may score at most; None where every row was found."""
     if whole:
         return [None] * len(rows)
@@ -334,7 +329,7 @@ def _rank(
     """
     mention, column = np.nonzero(rows >= 0)
     row = rows[mention, column]
-    score = np.round(scores[mention, column].astype(np.float64), _DECIMALS)
+    score: NDArray[np.float64] = np.round(scores[mention, column].astype(np.float64), _DECIMALS)
     begin = entries.link_offsets[row]
     count = entries.link_offsets[row + 1] - begin
     hit = np.repeat(np.arange(len(row)), count)
