@@ -35,6 +35,8 @@ Calibration = Callable[[Sequence[float]], Sequence[float]]
 _DECIMALS = 6
 _CELLS = 1 << 22
 """Rows held at a time: mentions times depth of the search."""
+_READ = 10_000
+"""Characters of a mention that are encoded: more than any encoder reads."""
 _REMEMBERED = 1 << 16
 _LONG = 200
 """Characters above which a mention is not expected to come again."""
@@ -236,7 +238,7 @@ class Linker:
         if not texts:
             return best
         k = min(k, len(self.entries.concepts))
-        vectors = self._encoder.encode(texts)
+        vectors = self._encoder.encode([text[:_READ] for text in texts])
         waiting = np.arange(len(texts))
         depth = min(max(64, 8 * k), scope.size)
         while len(waiting) and depth:
@@ -313,7 +315,7 @@ def _floors(scores: NDArray[np.float32], rows: NDArray[np.int64], *, whole: bool
     """Say of each mention what a row not found may score at most; None where every row was found."""
     if whole:
         return [None] * len(rows)
-    lowest = np.round(scores[:, -1].astype(np.float64), _DECIMALS).tolist()
+    lowest = scores[:, -1].astype(np.float64).round(_DECIMALS).tolist()
     return [score if row >= 0 else None for score, row in zip(lowest, rows[:, -1].tolist(), strict=True)]
 
 
@@ -329,7 +331,7 @@ def _rank(
     """
     mention, column = np.nonzero(rows >= 0)
     row = rows[mention, column]
-    score: NDArray[np.float64] = np.round(scores[mention, column].astype(np.float64), _DECIMALS)
+    score = scores[mention, column].astype(np.float64).round(_DECIMALS)
     begin = entries.link_offsets[row]
     count = entries.link_offsets[row + 1] - begin
     hit = np.repeat(np.arange(len(row)), count)
