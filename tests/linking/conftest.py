@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from sapbert.index.entries import Entries
 from sapbert.index.entries_writer import write_entries
-from sapbert.linking.linker import DenseSearch, Linker
+from sapbert.linking.linker import Linker
+from sapbert.linking.search import DenseSearch
 from tests.index.conftest import Facts, NgramEncoder, Row, write
 
 ROWS: list[Row] = [
@@ -91,7 +92,8 @@ def bench_of(
     (folder / "entries").mkdir(parents=True)
     entries = write_entries(write(folder / "vocabulary", rows, facts), folder / "entries")
     index = EveryRow(encoder.encode(entries.folded.span(0, len(entries))), [])
-    return Bench(Linker(encoder, DenseSearch(index), entries), entries, encoder, index)
+    linker = Linker(encoder, DenseSearch(index), entries, fingerprint="f00d")
+    return Bench(linker, entries, encoder, index)
 
 
 @pytest.fixture

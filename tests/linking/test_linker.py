@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError
 from sapbert.linking import linker as linker_module
-from sapbert.linking.linker import Candidate, DenseSearch, Linker, LinkSettings
+from sapbert.linking import search
+from sapbert.linking.linker import Candidate, Linker, LinkSettings
+from sapbert.linking.search import DenseSearch
 from sapbert.text import fold
 from tests.index.conftest import NgramEncoder, Row
 from tests.linking.conftest import FACTS, Bench, LetterEncoder, bench_of
@@ -72,6 +74,10 @@ def test_an_empty_mention_is_nil(linker: Linker) -> None:
     assert linker.link(["", " \t ", "\u200b"]) == [[], [], []]
 
 
+def test_half_a_surrogate_pair_is_linked_as_any_other_sign(linker: Linker) -> None:
+    assert linker.link(["cold \ud83e"]) == linker.link(["cold ?"])
+
+
 def test_a_mention_of_a_megabyte_is_linked(linker: Linker) -> None:
     [answer] = linker.link(["heart attack " * 80_000], k=2)
     assert len(answer) == 2
@@ -117,7 +123,9 @@ def test_a_calibration_sees_all_scores_of_a_mention_and_gives_confidence(bench: 
         seen.append(list(scores))
         return [0.5 / (rank + 1) for rank in range(len(scores))]
 
-    linker = Linker(bench.encoder, DenseSearch(bench.index), bench.entries, calibration=calibration)
+    linker = Linker(
+        bench.encoder, DenseSearch(bench.index), bench.entries, fingerprint="", calibration=calibration
+    )
     [plain] = bench.linker.link(["hart atack"], k=3)
     [answer] = linker.link(["hart atack"], k=3, settings=LinkSettings(threshold=plain[1].score))
 
@@ -202,8 +210,8 @@ def test_large_batches_are_linked_as_small_ones(bench: Bench, monkeypatch: pytes
     expected = bench.linker.link(mentions, k=3)
 
     monkeypatch.setattr(linker_module, "BATCH", 7)
-    monkeypatch.setattr(linker_module, "_CELLS", 16)
-    fresh = Linker(bench.encoder, DenseSearch(bench.index), bench.entries)
+    monkeypatch.setattr(search, "_CELLS", 16)
+    fresh = Linker(bench.encoder, DenseSearch(bench.index), bench.entries, fingerprint="")
     assert fresh.link(mentions, k=3) == expected
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sapbert.artifacts import try_lock
-from sapbert.errors import ArtifactError, ConfigError
+from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.linking.formats import Linked, TextFormat
 from sapbert.linking.linker import BATCH, Candidate
 from sapbert.linking.mentions import MentionRow, Mentions
@@ -125,11 +125,12 @@ def link_to_file(
         except BaseException:
             if work.pending:
                 # What led here matters more than that a full disk cannot take the rest.
-                with suppress(OSError):
+                with suppress(SapbertError):
                     work.commit()
             raise
         work.commit()
-        outlet.finish(folder, work.state.position, target)
+        with _explained(folder):
+            outlet.finish(folder, work.state.position, target)
         return work.state.mentions
 
 
@@ -171,11 +172,24 @@ class _Work:
         digest = self._digest.copy()
         for linked in chain.from_iterable(batches):
             digest.update(_bytes(linked.row))
-        position = self._outlet.write(self._folder, self.state.position, batches)
         number = batches[-1][-1].number if batches else self.state.mentions
-        state = State(job=self.state.job, mentions=number, digest=digest.hexdigest(), position=position)
-        _save_state(self._folder, state)
+        with _explained(self._folder):
+            position = self._outlet.write(self._folder, self.state.position, batches)
+            state = State(job=self.state.job, mentions=number, digest=digest.hexdigest(), position=position)
+            _save_state(self._folder, state)
         self.state, self._digest, self.pending = state, digest, self.pending[len(batches) :]
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Say of a full disk or the like that the work before it is not lost."""
+    try:
+        yield
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise SapbertError(
+            f"{folder}: {problem}; what was linked before is kept: --resume goes on"
+        ) from error
 
 
 def _bytes(row: Mapping[str, Any]) -> bytes:

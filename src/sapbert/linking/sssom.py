@@ -2,7 +2,7 @@
 
 A mention is text and belongs to no vocabulary, so the subject is an `rdfs literal` with a label and no
 identifier. What says that nothing was found is `sssom:NoTermFound`, whose `object_source` tells where it was
-looked for: the vocabulary, by its fingerprint, as only that is exact.
+looked for: in an index, named by its fingerprint.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _JUSTIFICATIONS = {
     "hybrid": "semapv:CompositeMatching",
 }
 _NO_TERM = "sssom:NoTermFound"
-_SOURCE = "sapbert.vocabulary"
+_SOURCE = "sapbert.index"
 _LICENSE = "https://w3id.org/sssom/license/unspecified"
 
 
@@ -46,20 +46,21 @@ class SssomFormat:
 
     prefixes: tuple[str, ...]
     """Of the concepts that may be found."""
-    vocabulary: str
-    """Its fingerprint."""
+    fingerprint: str
+    """Of the index."""
     job: str
-    """What was asked of which index: equal for mappings made alike, and part of their identifier."""
+    """What was asked: equal for mappings made alike, and part of their identifier."""
 
     def head(self) -> str:
         """Return the metadata, and the header."""
+        own_id = uuid.uuid5(uuid.NAMESPACE_URL, f"sapbert:{self.fingerprint}:{self.job}")
         lines = [
-            f"mapping_set_id: urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'sapbert:{self.job}')}",
+            f"mapping_set_id: urn:uuid:{own_id}",
             f"license: {_LICENSE}",
             "mapping_tool: sapbert",
             f'mapping_tool_version: "{__version__}"',
             "curie_map:",
-            f"  {_SOURCE}: urn:sapbert:vocabulary:",
+            f"  {_SOURCE}: urn:sapbert:index:",
             # Every prefix of a vocabulary resolves there, or can be registered.
             *(f"  {json.dumps(prefix)}: https://bioregistry.io/{prefix}:" for prefix in self.prefixes),
         ]
@@ -74,7 +75,7 @@ class SssomFormat:
 
     def _records(self, linked: Linked) -> Iterator[tuple[object, ...]]:
         label = tidy(linked.mention)
-        source = f"{_SOURCE}:{self.vocabulary}"
+        source = f"{_SOURCE}:{self.fingerprint}"
         if not linked.candidates:
             manner = "semapv:SemanticSimilarityThresholdMatching"
             yield (label, "rdfs literal", "skos:exactMatch", _NO_TERM, "", manner, source, *[""] * 4)

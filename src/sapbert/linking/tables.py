@@ -17,6 +17,7 @@ import polars as pl
 
 from sapbert.errors import FormatError
 from sapbert.linking.mentions import BOM, COLUMN, MentionRow, Mentions, lines
+from sapbert.pairs import mentions as labelled
 from sapbert.vocab.intake import Intake, Source
 from sapbert.vocab.tables import (
     csv_delimiter,
@@ -48,6 +49,16 @@ def read_mentions(path: Path, column: str | None, intake: Intake) -> Mentions:
     if kind == "jsonl":
         return _jsonl(source, column, intake)
     return _delimited(source, kind, column, intake)
+
+
+def read_labelled(path: Path, prefix: str | None) -> list[tuple[str, str]]:
+    """Read labelled mentions, as `sapbert pairs --mentions` takes them: each with an identifier.
+
+    `prefix` is for identifiers that come without one; those of MeSH and OMIM are known by their form.
+    """
+    mentions = labelled.read_mentions(path, Intake())
+    known = labelled.label_mentions(mentions, prefix).drop_nulls("concept_id")
+    return list(known.select("text", "concept_id").unique(maintain_order=True).iter_rows())
 
 
 def _raw_lines(source: Source, intake: Intake) -> Iterator[bytes]:
