@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from sapbert.errors import ConfigError
 from sapbert.linking import linker as linker_module
 from sapbert.linking import search
+from sapbert.linking.calibration import Method, Platt
+from sapbert.linking.confidence import Calibration
 from sapbert.linking.linker import Candidate, Linker, LinkSettings
 from sapbert.linking.search import DenseSearch
 from sapbert.text import fold
@@ -116,21 +119,42 @@ def test_a_threshold_that_no_cosine_has_is_refused() -> None:
         LinkSettings(threshold=80)
 
 
-def test_a_calibration_sees_all_scores_of_a_mention_and_gives_confidence(bench: Bench) -> None:
-    seen: list[list[float]] = []
-
-    def calibration(scores: Sequence[float]) -> list[float]:
-        seen.append(list(scores))
-        return [0.5 / (rank + 1) for rank in range(len(scores))]
-
-    linker = Linker(
-        bench.encoder, DenseSearch(bench.index), bench.entries, fingerprint="", calibration=calibration
+def calibrated(bench: Bench, *, threshold: float | None = None, exact: bool = True) -> Linker:
+    """A linker that is as sure as the best candidate's lead is large."""
+    calibration = Calibration(
+        index="",
+        exact=exact,
+        sparse_weight=0,
+        method=Method.PLATT,
+        curve=Platt(0, 0, 1),
+        threshold=threshold,
     )
-    [plain] = bench.linker.link(["hart atack"], k=3)
-    [answer] = linker.link(["hart atack"], k=3, settings=LinkSettings(threshold=plain[1].score))
+    search = DenseSearch(bench.index)
+    return Linker(bench.encoder, search, bench.entries, fingerprint="", calibration=calibration)
 
-    assert seen == [[candidate.score for candidate in plain]]
-    assert [candidate.confidence for candidate in answer] == [0.5, 0.25]
+
+def test_the_best_candidate_has_confidence_by_its_lead_however_many_are_wanted(bench: Bench) -> None:
+    [plain] = bench.linker.link(["hart atack"], k=3)
+    sure = 1 / (1 + math.exp(plain[1].score - plain[0].score))
+
+    for k in (1, 3):
+        [answer] = calibrated(bench).link(["hart atack"], k=k)
+        assert [candidate.concept for candidate in answer] == [candidate.concept for candidate in plain[:k]]
+        assert answer[0].confidence == pytest.approx(sure)
+        assert {candidate.confidence for candidate in answer[1:]} <= {None}
+
+
+def test_an_answer_that_is_not_sure_enough_is_nil(bench: Bench) -> None:
+    [[best]] = calibrated(bench).link(["hart atack"], k=1)
+    assert best.confidence is not None
+
+    assert calibrated(bench, threshold=best.confidence).link(["hart atack"]) != [[]]
+    assert calibrated(bench, threshold=best.confidence + 0.01).link(["hart atack"]) == [[]]
+
+
+def test_a_calibration_of_other_answers_is_refused(bench: Bench) -> None:
+    with pytest.raises(ConfigError, match="without exact names"):
+        calibrated(bench, exact=False).link(["hart atack"])
 
 
 # Filters

@@ -90,6 +90,22 @@ def link(
     labelled_prefix: Annotated[
         str | None, typer.Option("--mentions-prefix", help="For identifiers in --mentions without one.")
     ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Written by `sapbert calibrate`: adds confidence.", show_default=False)
+    ] = None,
+    sparse_weight: Annotated[
+        float | None,
+        typer.Option(min=0, help="What spelling counts, in a hybrid index.", show_default="calibrated, or 0"),
+    ] = None,
+    document_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of --file with the text whose abbreviations to write out."
+        ),
+    ] = None,
+    split: Annotated[
+        bool, typer.Option("--split-composites", help="Link 'breast and ovarian cancer' as two mentions.")
+    ] = False,
     threads: Annotated[int | None, typer.Option(min=1, show_default="all cores")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted job.")] = False,
     overwrite: Overwrite = False,
@@ -98,7 +114,7 @@ def link(
 
     All columns of a table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
     """
-    from sapbert.linking.linker import LinkSettings
+    from sapbert.linking.linker import Linker, LinkSettings
 
     kind = _kind(out, LinkFormat.JSONL if json else format)
     if mentions and file is not None:
@@ -112,10 +128,19 @@ def link(
         sources=tuple(sources),
         prefixes=tuple(prefix),
     )
-    linker = _open(index, threads, labelled, labelled_prefix)
+    linker = Linker.open(index, threads=threads, sparse_weight=sparse_weight, calibration=calibration)
+    _add_labelled(linker, labelled, labelled_prefix, index)
     with _bar(drawn=out is not None) as (on_read, on_linked):
-        source = _source(mentions, file, column, on_read)
-        asked = {"k": k, **asdict(settings), "mentions": labelled and _sha256(labelled)}
+        source = _prepared(_source(mentions, file, column, on_read), linker, document_column, split=split)
+        asked = {
+            "k": k,
+            **asdict(settings),
+            "sparse_weight": sparse_weight,
+            "document_column": document_column,
+            "split": split,
+            "mentions": labelled and _sha256(labelled),
+            "calibration": calibration and _sha256(calibration),
+        }
         task = _Task(kind, source, linker, settings, {"index": linker.fingerprint, **asked})
 
         def answer(texts: Sequence[str]) -> list[list[Candidate]]:
@@ -167,20 +192,25 @@ def _kind(out: Path | None, asked: LinkFormat | None) -> LinkFormat:
     return asked or told or LinkFormat.CSV
 
 
-def _open(index: Path, threads: int | None, labelled: Path | None, prefix: str | None) -> Linker:
-    from sapbert.linking.linker import Linker
+def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, index: Path) -> None:
+    if labelled is None:
+        return
+    from sapbert.linking.tables import read_labelled
 
-    linker = Linker.open(index, threads=threads)
-    if labelled is not None:
-        from sapbert.linking.tables import read_labelled
+    pairs = read_labelled(labelled, prefix)
+    added = linker.add_mentions(pairs)
+    if not added:
+        hint = "give --mentions-prefix if its identifiers have none"
+        raise SapbertError(f"{labelled}: no mention has a concept of {index} ({hint})")
+    typer.echo(f"{added:,} of {len(pairs):,} labelled mentions have a concept of {index}", err=True)
 
-        pairs = read_labelled(labelled, prefix)
-        added = linker.add_mentions(pairs)
-        if not added:
-            hint = "give --mentions-prefix if its identifiers have none"
-            raise SapbertError(f"{labelled}: no mention has a concept of {index} ({hint})")
-        typer.echo(f"{added:,} of {len(pairs):,} labelled mentions have a concept of {index}", err=True)
-    return linker
+
+def _prepared(source: Mentions, linker: Linker, document_column: str | None, *, split: bool) -> Mentions:
+    from sapbert.linking.preparing import expand_mentions, split_mentions
+
+    if document_column is not None:
+        source = expand_mentions(source, document_column)
+    return split_mentions(source, linker.is_name) if split else source
 
 
 def _source(

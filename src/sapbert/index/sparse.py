@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 from sapbert.arrays import ArrayWriter, Texts, map_array
 from sapbert.errors import ConfigError, MissingExtraError
 
+SPARSE = "sparse"
+"""Where in an index artifact all this lies."""
 _BITS = 21
 """Enough for any character, and for three of them in 64 bits."""
 _MOST_COUNTED = 255

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sapbert.artifacts import create_file
-from sapbert.errors import ArtifactError
+from sapbert.errors import ArtifactError, ConfigError
 from sapbert.linking.calibration import Curve, Method, load_curve
 from sapbert.version import __version__
 
@@ -44,6 +44,15 @@ class Calibration:
         """Return the probability that the first of a mention's candidates is right, by all their scores."""
         lead = scores[0] - scores[1] if len(scores) > 1 else scores[0]
         return float(self.curve.confidence(np.array([scores[0]]), np.array([lead]))[0])
+
+    def agreed_weight(self, asked: float | None) -> float:
+        """Return the sparse weight that linking must use; another one that is `asked` for is refused."""
+        if asked is not None and asked != self.sparse_weight:
+            raise ConfigError(
+                f"the calibration was fitted with a sparse weight of {self.sparse_weight}, not {asked}: "
+                "leave the option out, or calibrate with it"
+            )
+        return self.sparse_weight
 
     def write(self, target: Path, *, overwrite: bool = False) -> None:
         """Write this as JSON, whole or not at all."""

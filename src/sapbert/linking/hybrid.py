@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.errors import ConfigError
-from sapbert.index.sparse import SparseIndex
+from sapbert.index.sparse import SPARSE, SparseIndex
 from sapbert.index.vectors import Vectors, no_results
 from sapbert.linking.search import How
 from sapbert.protocols import Index
@@ -92,6 +93,13 @@ class HybridSearch:
             # As `Vectors.rank` does it, so that a row's cosine is the same however it was found.
             scores[there] = (self.vectors.floats(own[there]) * vector).sum(axis=1)
         return Found(rows, dense, self.sparse.compare(texts, rows))
+
+
+def open_hybrid(index: Index, folder: Path, weight: float) -> HybridSearch:
+    """Open what stands beside `index` in the artifact `folder`."""
+    if not (folder / SPARSE).is_dir():
+        raise ConfigError(f"{folder} knows no spelling: make it with `sapbert index --hybrid`")
+    return HybridSearch(index, Vectors.open(folder), SparseIndex.open(folder / SPARSE), weight)
 
 
 def best_weight(found: Found, right: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:

@@ -9,7 +9,7 @@ Answers are remembered, not vectors: a mention that comes again costs a look int
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -17,6 +17,7 @@ from typing import Final, Self
 
 from sapbert.errors import ConfigError
 from sapbert.index.entries import Entries
+from sapbert.linking.confidence import Calibration
 from sapbert.linking.search import DenseSearch, How, NameSearch, Near, Scope, nearest_concepts, scope_of
 from sapbert.protocols import Encoder
 from sapbert.text import fold
@@ -25,8 +26,6 @@ NIL: Final = "NIL"
 """What a table says in place of a concept, where a mention has no candidate."""
 BATCH = 2048
 """Mentions encoded and searched together."""
-Calibration = Callable[[Sequence[float]], Sequence[float]]
-"""From the scores of a mention's candidates, best first, to the probability that each is right."""
 _READ = 10_000
 """Characters of a mention that are encoded: more than any encoder reads."""
 _REMEMBERED = 1 << 16
@@ -44,9 +43,9 @@ class Candidate:
     name: str
     """Its name that matched."""
     score: float
-    """Cosine of mention and name; 1 where they are the same after folding."""
+    """Cosine of mention and name, or what `hybrid` makes of two; 1 where they are the same after folding."""
     confidence: float | None
-    """Probability that this is right, where a calibration was given."""
+    """Probability that this is right; of the best candidate, where a calibration was given."""
     how: How
 
 
@@ -88,8 +87,8 @@ class Linker:
         self.entries = entries
         self.fingerprint = fingerprint
         """Of the index."""
-        self._encoder = encoder
-        self._search = search
+        self.encoder = encoder
+        self.search = search
         self._calibration = calibration
         self._added: dict[str, dict[int, str]] = {}
         self._answers: OrderedDict[tuple[str, int, LinkSettings], list[Candidate]] = OrderedDict()
@@ -97,15 +96,30 @@ class Linker:
         self._lock = Lock()
 
     @classmethod
-    def open(cls, path: Path | str, *, threads: int | None = None) -> Self:
-        """Open an index written by `sapbert index`, on so many threads; by default all cores."""
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        threads: int | None = None,
+        sparse_weight: float | None = None,
+        calibration: Path | None = None,
+    ) -> Self:
+        """Open an index written by `sapbert index`, on so many threads; by default all cores.
+
+        `sparse_weight` is what spelling counts beside vectors, for an index made with `--hybrid`; by default
+        what the `calibration` says, or nothing.
+        """
         # Not above: a caller with an encoder and an index of its own needs neither of these.
         from sapbert.encoder.onnx import OnnxEncoder
         from sapbert.index.folder import open_index
+        from sapbert.linking.hybrid import open_hybrid
 
         index, entries, manifest = open_index(Path(path))
+        fitted = None if calibration is None else Calibration.read(calibration, index=manifest.fingerprint)
+        weight = sparse_weight if fitted is None else fitted.agreed_weight(sparse_weight)
         encoder = OnnxEncoder.open(Path(path) / "encoder", threads=threads)
-        return cls(encoder, DenseSearch(index), entries, fingerprint=manifest.fingerprint)
+        search = open_hybrid(index, Path(path), weight) if weight else DenseSearch(index)
+        return cls(encoder, search, entries, fingerprint=manifest.fingerprint, calibration=fitted)
 
     def add_mentions(self, labelled: Iterable[tuple[str, str]]) -> int:
         """Answer these mentions with these concepts, as if they were names; return how many were added.
@@ -121,6 +135,11 @@ class Linker:
             self._answers.clear()
         return int((numbers >= 0).sum())
 
+    def is_name(self, mention: str) -> bool:
+        """Say whether `mention` is, after folding, a name of the vocabulary or one added to it."""
+        text = fold(mention)
+        return text in self._added or int(self.entries.rows_of([text])[0]) >= 0
+
     def link(
         self, mentions: Sequence[str], *, k: int = 5, settings: LinkSettings = DEFAULTS
     ) -> list[list[Candidate]]:
@@ -132,6 +151,9 @@ class Linker:
             raise TypeError("link takes several mentions; put the one into a list")
         if k < 1:
             raise ConfigError(f"k is the number of candidates wanted, at least 1, got {k}")
+        if self._calibration is not None and self._calibration.exact != settings.exact:
+            fitted = "with" if self._calibration.exact else "without"
+            raise ConfigError(f"the calibration was fitted {fitted} exact names first; link likewise")
         scope = self._scope_of(settings)
         # Half a surrogate pair, which JSON can carry, is no text that an encoder reads.
         texts = [fold(mention.encode(errors="replace").decode()) for mention in mentions]
@@ -157,14 +179,16 @@ class Linker:
         if settings.exact:
             for own, named in zip(found, self._exact(texts, scope), strict=True):
                 own.update((number, self._candidate(number, named[number], 1.0, "exact")) for number in named)
-        wanting = [number for number, own in enumerate(found) if len(own) < k]
-        ranked = self._nearest([texts[number] for number in wanting], k, scope)
+        # How sure the best is depends on the second, wanted or not.
+        depth = k if self._calibration is None else max(k, 2)
+        wanting = [number for number, own in enumerate(found) if len(own) < depth]
+        ranked = self._nearest([texts[number] for number in wanting], depth, scope)
         for number, nearest in zip(wanting, ranked, strict=True):
             for concept, score, row in nearest:
-                if len(found[number]) < k and concept not in found[number]:
+                if len(found[number]) < depth and concept not in found[number]:
                     name = self.entries.texts[row]
-                    found[number][concept] = self._candidate(concept, name, score, self._search.how)
-        return [self._judged(list(own.values())[:k], settings) for own in found]
+                    found[number][concept] = self._candidate(concept, name, score, self.search.how)
+        return [self._judged(list(own.values()), settings)[:k] for own in found]
 
     def _exact(self, texts: list[str], scope: Scope) -> Iterator[Mapping[int, str]]:
         """Yield, for each mention, the concepts it is a name of, in order, and that name as it is spelled."""
@@ -184,18 +208,20 @@ class Linker:
     def _nearest(self, texts: list[str], k: int, scope: Scope) -> list[list[Near]]:
         if not texts:
             return []
-        vectors = self._encoder.encode([text[:_READ] for text in texts])
-        return nearest_concepts(self._search, self.entries, texts, vectors, k, scope)
+        vectors = self.encoder.encode([text[:_READ] for text in texts])
+        return nearest_concepts(self.search, self.entries, texts, vectors, k, scope)
 
     def _candidate(self, concept: int, name: str, score: float, how: How) -> Candidate:
         entries = self.entries
         return Candidate(entries.concepts[concept], entries.preferred[concept], name, score, None, how)
 
     def _judged(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
-        """Add confidence, and drop what scores too little."""
-        if self._calibration is not None:
-            sure = self._calibration([candidate.score for candidate in candidates])
-            candidates = [replace(c, confidence=float(p)) for c, p in zip(candidates, sure, strict=True)]
+        """Add confidence, and drop what scores too little or is not sure enough."""
+        if self._calibration is not None and candidates:
+            sure = self._calibration.confidence([candidate.score for candidate in candidates])
+            if self._calibration.threshold is not None and sure < self._calibration.threshold:
+                return []
+            candidates = [replace(candidates[0], confidence=sure), *candidates[1:]]
         if settings.threshold is None:
             return candidates
         return [candidate for candidate in candidates if candidate.score >= settings.threshold]
