@@ -209,9 +209,12 @@ def _print(task: _Task, answer: Link) -> None:
             _print_table(batch)
         return
     format = task.text_format()
-    typer.echo(format.head().encode(), nl=False)
+    text = format.head()
     for batch in batches:
-        typer.echo(format.body(batch).encode(errors="replace"), nl=False)
+        # The head goes with the first links: before them, all may still be in vain.
+        typer.echo((text + format.body(batch)).encode(errors="replace"), nl=False)
+        text = ""
+    typer.echo(text.encode(), nl=False)
 
 
 def _print_table(batch: Sequence[Linked]) -> None:

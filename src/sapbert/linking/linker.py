@@ -101,10 +101,12 @@ class Linker:
         """Open an index written by `sapbert index`, on so many threads; by default all cores."""
         # Not above: a caller with an encoder and an index of its own needs neither of these.
         from sapbert.encoder.onnx import OnnxEncoder
-        from sapbert.index.folder import open_index
+        from sapbert.index.folder import ENCODER, open_index, require_encoder
 
-        index, entries, manifest = open_index(Path(path))
-        encoder = OnnxEncoder.open(Path(path) / "encoder", threads=threads)
+        folder = Path(path)
+        index, entries, manifest = open_index(folder, threads=threads)
+        encoder = OnnxEncoder.open(folder / ENCODER, threads=threads)
+        require_encoder(folder, manifest, encoder)
         return cls(encoder, DenseSearch(index), entries, fingerprint=manifest.fingerprint)
 
     def add_mentions(self, labelled: Iterable[tuple[str, str]]) -> int:
