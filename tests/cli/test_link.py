@@ -190,7 +190,7 @@ def test_an_interrupted_job_says_how_to_go_on_and_goes_on(
     resumed = sapbert(*command, "--resume")
 
     assert (stopped.code, stopped.out) == (1, "")
-    assert stopped.err == f"stopped; the same command with --resume goes on from {out}.partial\n"
+    assert stopped.err == f"stopped; the same command with --resume goes on from {out}.run\n"
     assert "give --resume to go on" in refused(again)
     assert (resumed.code, resumed.err) == (0, f"3 mentions -> {out}\n")
     assert [row["concept_id"] for row in rows(out.read_text())] == ["hp:1", "mesh:D1", "hp:2"]

@@ -3,6 +3,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -118,7 +121,7 @@ def test_an_interrupted_job_goes_on_to_the_same_result_without_linking_twice(
 
     assert same(content(folder / name), expected)
     assert linked == TEXTS
-    assert not (folder / f"{name}.partial").exists()
+    assert not (folder / f"{name}.run").exists()
 
 
 @pytest.mark.parametrize("name", OUTLETS)
@@ -141,7 +144,7 @@ def test_what_was_written_after_the_last_state_is_dropped(
         link_to_file(listed(TEXTS), Links(), OUTLETS[name], tmp_path / name, JOB)
     monkeypatch.setattr(job, "_save_state", saved)
     if not name.endswith(".parquet"):
-        with open(tmp_path / f"{name}.partial" / "rows", "ab") as file:
+        with open(tmp_path / f"{name}.run" / "rows", "ab") as file:
             file.write(b'{"torn')
 
     links = Links()
@@ -150,6 +153,28 @@ def test_what_was_written_after_the_last_state_is_dropped(
     assert states == [6, 12, 12]
     assert links.linked == TEXTS[6:]
     assert same(content(tmp_path / name), expected)
+
+
+def test_a_killed_process_leaves_what_another_goes_on_with(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from tests.linking.test_job import *\n"
+        "job.BATCH, job.BATCHES_A_COMMIT = 3, 2\n"
+        "def link(mentions):\n"
+        "    if 'mention 15' in mentions: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return Links()(mentions)\n"
+        "link_to_file(listed(TEXTS), link, OUTLETS['links.jsonl'], Path(sys.argv[1]), JOB)\n"
+    )
+    target = tmp_path / "links.jsonl"
+    command = [sys.executable, "-c", script, str(target)]
+    killed = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+    links = Links()
+    link_to_file(listed(TEXTS), links, OUTLETS["links.jsonl"], target, JOB, resume=True)
+
+    assert links.linked == TEXTS[12:]
+    assert target.read_bytes() == whole(OUTLETS["links.jsonl"], tmp_path / "whole.jsonl")
 
 
 def test_a_bad_row_keeps_what_was_linked_before(tmp_path: Path) -> None:
@@ -180,7 +205,7 @@ def test_a_full_disk_is_told_and_the_job_goes_on_afterwards(
         synced(handle)
 
     monkeypatch.setattr(os, "fsync", full_after_the_first)
-    with pytest.raises(SapbertError, match=r"partial: No space left on device; .* --resume goes on"):
+    with pytest.raises(SapbertError, match=r"run: No space left on device; .* --resume goes on"):
         link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], target, JOB)
     monkeypatch.setattr(os, "fsync", synced)
     links = Links()
@@ -219,7 +244,7 @@ def test_a_job_does_not_go_on_with_other_settings(tmp_path: Path) -> None:
 def test_an_interrupted_job_is_not_lost_by_beginning_again(tmp_path: Path) -> None:
     target = tmp_path / "links.csv"
     interrupt(target)
-    with pytest.raises(ArtifactError, match=r"links.csv.partial holds an interrupted job; give --resume"):
+    with pytest.raises(ArtifactError, match=r"links.csv.run holds an interrupted job; give --resume"):
         link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], target, JOB)
 
     links = Links()
@@ -256,14 +281,14 @@ def test_two_jobs_do_not_share_a_goal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["{", "[]", '{"mentions": 3}'])
 def test_a_damaged_state_is_refused(tmp_path: Path, damage: str) -> None:
     interrupt(tmp_path / "links.csv")
-    (tmp_path / "links.csv.partial" / "state.json").write_text(damage)
+    (tmp_path / "links.csv.run" / "state.json").write_text(damage)
     with pytest.raises(ArtifactError, match=r"state\.json is damaged"):
         link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], tmp_path / "links.csv", JOB, resume=True)
 
 
 def test_links_that_were_cut_are_refused(tmp_path: Path) -> None:
     interrupt(tmp_path / "links.csv")
-    (tmp_path / "links.csv.partial" / "rows").write_text("short")
+    (tmp_path / "links.csv.run" / "rows").write_text("short")
     with pytest.raises(ArtifactError, match="rows was cut"):
         link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], tmp_path / "links.csv", JOB, resume=True)
 

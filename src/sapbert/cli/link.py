@@ -260,7 +260,7 @@ def _write(
             task.source, answer, outlet, out, job, resume=resume, overwrite=overwrite, progress=progress
         )
     except KeyboardInterrupt:
-        typer.echo(f"stopped; the same command with --resume goes on from {out}.partial", err=True)
+        typer.echo(f"stopped; the same command with --resume goes on from {out}.run", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"{done:,} mentions -> {out}", err=True)
 
