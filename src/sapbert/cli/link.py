@@ -239,9 +239,12 @@ def _print(task: _Task, answer: Link) -> None:
             _print_table(batch)
         return
     format = task.text_format()
-    typer.echo(format.head().encode(), nl=False)
+    text = format.head()
     for batch in batches:
-        typer.echo(format.body(batch).encode(errors="replace"), nl=False)
+        # The head goes with the first links: before them, all may still be in vain.
+        typer.echo((text + format.body(batch)).encode(errors="replace"), nl=False)
+        text = ""
+    typer.echo(text.encode(), nl=False)
 
 
 def _print_table(batch: Sequence[Linked]) -> None:
@@ -287,7 +290,7 @@ def _write(
             task.source, answer, outlet, out, job, resume=resume, overwrite=overwrite, progress=progress
         )
     except KeyboardInterrupt:
-        typer.echo(f"stopped; the same command with --resume goes on from {out}.partial", err=True)
+        typer.echo(f"stopped; the same command with --resume goes on from {out}.run", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"{done:,} mentions -> {out}", err=True)
 

@@ -1,7 +1,7 @@
 """Unit vectors on disk, in full, half or a quarter of the room, mapped into memory.
 
-`int8` rounds each vector to 127 steps of its largest component, and scores are cosines with that. Whatever the
-precision, arithmetic is in float32 and a few thousand rows at a time, so that no file is held in memory whole.
+`int8` rounds each vector to 127 steps of its largest component, and scores are cosines with that. Whatever
+the precision, arithmetic is in float32 and some thousand rows at a time: no file is held in memory whole.
 
 Scores that are given out come from `rank` alone. A matrix product may round a row's score differently in
 other company; `rank` does not: equal vectors have equal scores, alone as in a batch.
@@ -65,6 +65,11 @@ class Vectors:
     def dimension(self) -> int:
         """Length of one vector."""
         return int(self.data.shape[1])
+
+    @property
+    def precision(self) -> Precision:
+        """How a component is stored."""
+        return next(precision for precision, dtype in _DTYPES.items() if self.data.dtype == dtype)
 
     def floats(self, rows: Rows) -> NDArray[np.float32]:
         """Return some of the vectors in float32.  # (rows, dimension)"""

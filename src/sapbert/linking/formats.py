@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from sapbert.errors import SapbertError
 from sapbert.linking.linker import NIL, Candidate
@@ -123,8 +123,15 @@ def plain(value: object) -> str:
     return str(value)
 
 
-def csv_text(records: Any, *, delimiter: str = ",") -> str:
+def csv_text(records: Iterable[Sequence[object]], *, delimiter: str = ",") -> str:
     """Return records as lines, quoted where they must be."""
-    text = io.StringIO()
-    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(records)
+    rows = list(records)
+    text = _csv_text(rows, delimiter, csv.QUOTE_MINIMAL)
+    # The csv module does not see that a carriage return must be quoted too.
+    return _csv_text(rows, delimiter, csv.QUOTE_ALL) if "\r" in text else text
+
+
+def _csv_text(rows: list[Sequence[object]], delimiter: str, quoting: Literal[0, 1]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
     return text.getvalue()

@@ -1,6 +1,6 @@
 """Link a whole input to a file, which is there when it is whole; what was done before an interrupt is kept.
 
-Work is done in a folder beside the goal, `OUT.partial`: links are written and synced, then `state.json` is
+Work is done in a folder beside the goal, `OUT.run`: links are written and synced, then `state.json` is
 replaced, which says how many mentions they are of. What lies behind the last state, cut short by a kill or a
 full disk, is dropped when the job goes on; so nothing is guessed, and no line is lost, doubled or torn.
 
@@ -203,7 +203,7 @@ def _folder_beside(target: Path, *, resume: bool, overwrite: bool) -> Iterator[P
         raise ArtifactError(f"{target} is a folder; choose another name")
     if target.exists() and not overwrite:
         raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
-    folder = target.with_name(f"{target.name}.partial")
+    folder = target.with_name(f"{target.name}.run")
     if (folder / _STATE).exists() and not (resume or overwrite):
         raise ArtifactError(
             f"{folder} holds an interrupted job; give --resume to go on with it or --overwrite to begin again"

@@ -111,14 +111,16 @@ class Linker:
         """
         # Not above: a caller with an encoder and an index of its own needs neither of these.
         from sapbert.encoder.onnx import OnnxEncoder
-        from sapbert.index.folder import open_index
+        from sapbert.index.folder import ENCODER, open_index, require_encoder
         from sapbert.linking.hybrid import open_hybrid
 
-        index, entries, manifest = open_index(Path(path))
+        folder = Path(path)
+        index, entries, manifest = open_index(folder, threads=threads)
         fitted = None if calibration is None else Calibration.read(calibration, index=manifest.fingerprint)
         weight = sparse_weight if fitted is None else fitted.agreed_weight(sparse_weight)
-        encoder = OnnxEncoder.open(Path(path) / "encoder", threads=threads)
-        search = open_hybrid(index, Path(path), weight) if weight else DenseSearch(index)
+        search = open_hybrid(index, folder, weight) if weight else DenseSearch(index)
+        encoder = OnnxEncoder.open(folder / ENCODER, threads=threads)
+        require_encoder(folder, manifest, encoder)
         return cls(encoder, search, entries, fingerprint=manifest.fingerprint, calibration=fitted)
 
     def add_mentions(self, labelled: Iterable[tuple[str, str]]) -> int:

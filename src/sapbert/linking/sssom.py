@@ -7,7 +7,6 @@ looked for: in an index, named by its fingerprint.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -60,9 +59,9 @@ class SssomFormat:
             "mapping_tool: sapbert",
             f'mapping_tool_version: "{__version__}"',
             "curie_map:",
-            f"  {_SOURCE}: urn:sapbert:index:",
+            f'  {_SOURCE}: "urn:sapbert:index:"',
             # Every prefix of a vocabulary resolves there, or can be registered.
-            *(f"  {json.dumps(prefix)}: https://bioregistry.io/{prefix}:" for prefix in self.prefixes),
+            *(f'  "{prefix}": "https://bioregistry.io/{prefix}:"' for prefix in self.prefixes),
         ]
         return "".join(f"# {line}\n" for line in lines) + csv_text([_COLUMNS], delimiter="\t")
 
