@@ -37,6 +37,7 @@ from sapbert.index.folder import (
     require_encoder,
 )
 from sapbert.index.recall import SIZE, Near, Sample, choose_candidates, merged
+from sapbert.index.sparse import SPARSE, SparseSettings, require_scipy, write_sparse
 from sapbert.index.vectors import Precision, Vectors, VectorWriter, quantised
 from sapbert.protocols import Encoder
 from sapbert.vocab.intake import Progress, silent
@@ -58,6 +59,8 @@ class IndexSettings:
     """Exact or by codes; by default as the number of names suggests."""
     precision: Precision | None = None
     """How vectors are stored; by default fp32 for flat and int8 for ann."""
+    hybrid: bool = False
+    """Know spelling too, for `sapbert link --sparse-weight`."""
 
     def resolved(self, names: int) -> tuple[Kind, Precision]:
         """Decide what was left open."""
@@ -80,6 +83,8 @@ def build_index(
 
     `encoder_folder`, from which `encoder` was opened, is copied into the index.
     """
+    if settings.hybrid:
+        require_scipy()
     chunks = run_folder(target)
     with _full_disk_explained(chunks), create(target, overwrite=overwrite) as draft:
         (draft.path / ENTRIES).mkdir()
@@ -90,6 +95,9 @@ def build_index(
         work = _Encoding(entries, encoder, precision, Sample.of(entries, encoder), known)
         work.run(store, progress)
         measured = _measure(draft.path, kind, work.sample, work.assemble(store, draft.path))
+        if settings.hybrid:
+            (draft.path / SPARSE).mkdir()
+            write_sparse(entries.folded, draft.path / SPARSE, SparseSettings(), progress=progress)
         shutil.copytree(encoder_folder, draft.path / ENCODER)
         manifest = draft.seal(
             KIND,

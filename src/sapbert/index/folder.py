@@ -5,6 +5,7 @@
 | `entries/` | names, concepts, types (`index.entries`) |
 | `vectors.npy`, `scales.npy` | a vector for each name (`index.vectors`) |
 | `codes.npy`, `frame.npy`, `mean.npy` | of kind ann, what finds candidates (`index.ann`) |
+| `sparse/` | of a hybrid index, what names are made of (`index.sparse`) |
 | `encoder/` | the encoder that made the vectors, as ONNX |
 
 Opening compares sizes and not checksums: reading all of fifteen million vectors would take longer than the

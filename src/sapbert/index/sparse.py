@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 from sapbert.arrays import ArrayWriter, Texts, map_array
 from sapbert.errors import ConfigError, MissingExtraError
 
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, and how much of how much."""
 SPARSE = "sparse"
 """Where in an index artifact all this lies."""
 _BITS = 21
@@ -65,13 +67,17 @@ class Bags(NamedTuple):
 
 
 def write_sparse(
-    names: Texts, folder: Path, settings: SparseSettings, *, progress: Callable[[int], None] | None = None
+    names: Texts,
+    folder: Path,
+    settings: SparseSettings,
+    *,
+    progress: Progress = lambda _what, _done, _total: None,
 ) -> None:
-    """Write the n-grams of `names`, which are folded, to `folder`; `progress` is told of rows done.
+    """Write the n-grams of `names`, which are folded, to `folder`.
 
     Passes over the names twice, because how rare an n-gram is shows at the end of the first.
     """
-    _require_scipy()
+    require_scipy()
     ngrams, frequency = _count(_spans(names), settings)
     idf = np.log((1 + len(names)) / (1 + frequency)) + 1
     np.save(folder / "ngrams.npy", ngrams)
@@ -91,8 +97,7 @@ def write_sparse(
             numbers.append(bags.ngrams)
             counts.append(bags.counts)
             scales.append(_scales(bags, idf))
-            if progress is not None:
-                progress(scales.rows)
+            progress("spelling", scales.rows, len(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ class SparseIndex:
     @classmethod
     def open(cls, folder: Path) -> SparseIndex:
         """Map what `write_sparse` wrote."""
-        _require_scipy()
+        require_scipy()
         settings = SparseSettings(**json.loads((folder / _SETTINGS).read_text(encoding="utf-8")))
         small = (np.asarray(map_array(folder / f"{name}.npy")) for name in ("ngrams", "idf"))
         large = (map_array(folder / f"{name}.npy") for name in ("offsets", "numbers", "counts", "scales"))
@@ -211,7 +216,7 @@ def _multiply(
 ) -> NDArray[np.float32]:
     """Multiply what names contain with what it counts for each mention.  # (names, mentions)"""
     content = counts.astype(np.float32), numbers.astype(np.int32), offsets.astype(np.int32)
-    names = _require_scipy().csr_array(content, shape=(len(offsets) - 1, len(weights)))
+    names = require_scipy().csr_array(content, shape=(len(offsets) - 1, len(weights)))
     scores: NDArray[np.float32] = names @ weights
     return scores
 
@@ -284,7 +289,8 @@ def _scales(bags: Bags, idf: NDArray[Any]) -> NDArray[np.float32]:
     return scales
 
 
-def _require_scipy() -> ModuleType:
+def require_scipy() -> ModuleType:
+    """Load scipy, or say which extra brings it."""
     try:
         import scipy.sparse
     except ImportError:

@@ -173,8 +173,9 @@ def _find(linker: Linker, search: HybridSearch, gold: Sequence[Labelled]) -> tup
     places = [place_of[mention.text] for mention in gold]
     found = Found(*(np.concatenate(arrays)[places] for arrays in zip(*parts, strict=True)))
     # Of a name of several concepts the linker answers the first, and links are in order of concepts.
-    answers = linker.entries.link_concepts[linker.entries.link_offsets[found.rows]]  # (mentions, width)
-    numbers = [linker.entries.concepts_of(sorted(mention.concepts)) for mention in gold]
+    entries = linker.entries
+    answers = entries.link_concepts[entries.link_offsets[np.maximum(found.rows, 0)]]  # (mentions, width)
+    numbers = [entries.concepts_of(sorted(mention.concepts)) for mention in gold]
     right = np.array([np.isin(own, wanted) for own, wanted in zip(answers, numbers, strict=True)])
     return found, right & (found.rows >= 0)
 
