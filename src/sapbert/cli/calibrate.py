@@ -110,7 +110,7 @@ def _tell(fitted: Calibration, out: Path) -> None:
     if "sparse weight" in report:
         weighed = report["sparse weight"]
         lines["sparse weight"] = (
-            f"{fitted.sparse_weight:g}: of {weighed['mentions']:,} mentions that are no name, "
+            f"{fitted.sparse_weight:g}: of {weighed['mentions']:,} mentions left to the search, "
             f"{weighed['right by vectors alone']:.1%} -> {weighed['right by both']:.1%} right"
         )
     if (chosen := report["chosen"]) is not None:

@@ -28,7 +28,7 @@ def draw_reliability(report: Mapping[str, Any], target: Path, *, overwrite: bool
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":")
         _draw(axes, report["reliability of the score"], ORANGE, f"score (error {error['score']:.3f})")
         _draw(axes, report["reliability"], BLUE, f"confidence (error {error['confidence']:.3f})")
-        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="confidence", ylabel="right answers")
+        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="score or confidence", ylabel="right answers")
         axes.set_title(f"{report['mentions answered']:,} mentions, {report['right']:.1%} right")
         axes.legend(loc="upper left", labelcolor=GREY)
         for axis in (axes.xaxis, axes.yaxis):
