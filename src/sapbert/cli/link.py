@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json as json_module
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -290,5 +289,7 @@ def _bar(*, drawn: bool) -> Iterator[tuple[Progress, Callable[[int], None]]]:
 
 
 def _sha256(path: Path) -> str:
+    import hashlib
+
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
