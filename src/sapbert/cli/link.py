@@ -100,6 +100,8 @@ def link(
     from sapbert.linking.linker import LinkSettings
 
     kind = _kind(out, LinkFormat.JSONL if json else format)
+    if json and format not in (None, LinkFormat.JSONL):
+        raise typer.BadParameter("give --json or --format, not both")
     if mentions and file is not None:
         raise typer.BadParameter("give mentions or --file, not both")
     if out is None and (resume or overwrite):
