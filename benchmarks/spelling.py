@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
-from results import write_results
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from results import write_results
 from sapbert.arrays import Texts
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
+from sapbert.text import fold
 from sapbert.vocab.columns import fold_names
 
 VOCABULARIES = ("mesh_descriptors", "mondo", "hpo_2025-01", "doid", "go", "hgnc")
@@ -55,8 +56,8 @@ def draw(folder: Path, count: int) -> tuple[list[str], list[str]]:
     distinct = fold_names(pl.concat(columns).drop_nulls()).unique().sort().to_list()
     rng = random.Random(33)
     names = sorted(rng.sample(distinct, min(count, len(distinct))))
-    typed = ["".join(c for c in rng.choice(names) if rng.random() > 0.1) for _ in range(MENTIONS)]
-    return names, typed
+    typed = ("".join(c for c in rng.choice(names) if rng.random() > 0.1) for _ in range(MENTIONS))
+    return names, [fold(mention) for mention in typed]
 
 
 def measure_ours(names: list[str], mentions: list[str], folder: Path) -> tuple[dict[str, Any], Any]:

@@ -156,6 +156,7 @@ def test_what_cannot_be_is_told_in_one_line(
         ("a", "--resume"),
         ("a", "--overwrite"),
         ("a", "--format", "parquet"),
+        ("a", "--format", "csv", "--json"),
         ("a", "-o", "x.tsv"),
         ("a", "-o", "x.csv", "--format", "table"),
         ("a", "-k", "0"),

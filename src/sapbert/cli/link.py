@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json as json_module
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -117,6 +116,8 @@ def link(
     from sapbert.linking.linker import Linker, LinkSettings
 
     kind = _kind(out, LinkFormat.JSONL if json else format)
+    if json and format not in (None, LinkFormat.JSONL):
+        raise typer.BadParameter("give --json or --format, not both")
     if mentions and file is not None:
         raise typer.BadParameter("give mentions or --file, not both")
     if out is None and (resume or overwrite):
@@ -320,5 +321,7 @@ def _bar(*, drawn: bool) -> Iterator[tuple[Progress, Callable[[int], None]]]:
 
 
 def _sha256(path: Path) -> str:
+    import hashlib
+
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
