@@ -38,7 +38,7 @@ def test_a_definition_is_found(document: str, short: str, long: str) -> None:
         "heart failure (see below)",
         "in 34 patients (12%)",
         "the effect was small (P < 0.05)",
-        "pneumonia (one infectious mononucleosis with infiltrate)",
+        "pain (paroxysmal attack in neck)",
         "the disease (XYZ)",
         "((((((((",
         "(AB",

@@ -87,8 +87,9 @@ def test_without_a_known_concept_the_error_speaks_of_the_prefix(bench: Bench) ->
 
 def test_the_weight_of_spelling_is_fitted_where_the_index_knows_it(bench: Bench, tmp_path: Path) -> None:
     linker = hybrid(bench, tmp_path / "sparse")
+    exact = Labelled("heart attack", frozenset(["mesh:D1"]))  # answered before any search
 
-    fitted = calibrate(linker, MENTIONS, CalibrateSettings())
+    fitted = calibrate(linker, [*MENTIONS, exact], CalibrateSettings())
 
     weighed = fitted.report["sparse weight"]
     assert weighed["mentions"] == len(MENTIONS)
