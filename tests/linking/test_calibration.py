@@ -175,18 +175,20 @@ def test_a_cut_tells_what_a_plain_count_would(rows: list[tuple[int, bool]]) -> N
 
 
 def test_the_cut_that_answers_most_is_chosen() -> None:
-    confidence = np.array([0.9, 0.8, 0.7, 0.6, 0.5])
-    found = cuts(confidence, np.array([True, True, False, True, False]), mentions=5)
+    confidence = np.repeat([0.9, 0.8, 0.7, 0.6, 0.5], 50)
+    right = np.repeat([True, True, False, True, False], 50)
+    found = cuts(confidence, right, mentions=250)
 
     assert choose_cut(found, 0.75).threshold == 0.6
     assert choose_cut(found, 0.9).threshold == 0.8
 
 
 def test_a_precision_out_of_reach_is_told_with_the_best() -> None:
-    found = cuts(np.array([0.9, 0.5]), np.array([False, True]), mentions=2)
+    """The one answer that is surely right is too few to go by."""
+    confidence, right = np.append(np.full(99, 0.5), 0.9), np.append(np.arange(99) < 49, True)
 
     with pytest.raises(ConfigError, match=r"0\.99.*0\.500, answering 100%"):
-        choose_cut(found, 0.99)
+        choose_cut(cuts(confidence, right, mentions=100), 0.99)
 
 
 def test_curves_are_told_by_name() -> None:

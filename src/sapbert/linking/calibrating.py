@@ -30,7 +30,7 @@ from sapbert.linking.calibration import (
     reliability,
 )
 from sapbert.linking.confidence import Calibration
-from sapbert.linking.hybrid import Found, HybridSearch, best_weight
+from sapbert.linking.hybrid import Found, HybridSearch, best_are_right, best_weight
 from sapbert.linking.linker import BATCH, Linker, LinkSettings
 from sapbert.pairs.mentions import label_mentions, read_mentions
 from sapbert.vocab.intake import Intake
@@ -147,16 +147,18 @@ def _fit_weight(
     found, right = _find(linker, search, asked)
     weight, shares = best_weight(found, right)
     folds = folds_of([mention.text for mention in asked])
-    held_out = 0.0
+    held_out = np.zeros(len(asked), np.bool_)
     for fold in np.unique(folds):
         out, others = folds == fold, folds != fold
         chosen = best_weight(_some(found, others), right[others])[0] if others.any() else 0.0
-        held_out += best_weight(_some(found, out), right[out])[1][chosen] * out.mean()
+        held_out[out] = best_are_right(_some(found, out), right[out], chosen)
+    if held_out.mean() <= shares[0.0]:
+        weight = 0.0  # what looked like a gain was luck
     return weight, {
         "sparse weight": {
             "mentions": len(asked),
             "right by vectors alone": shares[0.0],
-            "right by both": float(held_out),
+            "right by both": float(held_out.mean()),
             "right by weight": {str(own): share for own, share in shares.items()},
         }
     }

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 FOLDS = 5
 BINS = 10
 _FEWEST = 50
-"""Answered mentions below which a curve would be guesswork."""
+"""Answers below which a curve, or the precision of a cut, would be guesswork."""
 _NEWTON_STEPS = 50
 
 
@@ -228,6 +228,7 @@ class Cut(NamedTuple):
     """The share of answers left that is right."""
     coverage: float
     """The share of mentions that are answered."""
+    answers: int
 
 
 def cuts(confidence: Floats, right: NDArray[np.bool_], mentions: int) -> list[Cut]:
@@ -238,20 +239,22 @@ def cuts(confidence: Floats, right: NDArray[np.bool_], mentions: int) -> list[Cu
     precision = np.cumsum(right[order]) / answered
     last = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1)  # of those with one confidence
     found = [
-        Cut(float(ordered[at]), float(precision[at]), float(answered[at] / mentions)) for at in last.tolist()
+        Cut(float(ordered[at]), float(precision[at]), float(answered[at] / mentions), at + 1)
+        for at in last.tolist()
     ]
     return found[::-1]
 
 
 def choose_cut(found: Sequence[Cut], precision: float) -> Cut:
-    """Return the cut that answers most mentions with at least this precision."""
-    for cut in found:
+    """Return the cut that answers most mentions with at least this precision, and enough to know it."""
+    enough = [cut for cut in found if cut.answers >= _FEWEST]
+    for cut in enough:
         if cut.precision >= precision:
             return cut
-    best = max(found, key=lambda cut: cut.precision)
+    best = max(enough, key=lambda cut: cut.precision)
     raise ConfigError(
-        f"no threshold reaches a precision of {precision}; the best is {best.precision:.3f}, "
-        f"answering {best.coverage:.0%} of the mentions"
+        f"no threshold that leaves {_FEWEST} answers reaches a precision of {precision}; the best is "
+        f"{best.precision:.3f}, answering {best.coverage:.0%} of the mentions"
     )
 
 

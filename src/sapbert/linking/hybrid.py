@@ -102,14 +102,18 @@ def open_hybrid(index: Index, folder: Path, weight: float) -> HybridSearch:
     return HybridSearch(index, Vectors.open(folder), SparseIndex.open(folder / SPARSE), weight)
 
 
+def best_are_right(found: Found, right: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:
+    """Say of each mention whether its best row is right.  # right: (mentions, width)"""
+    # Rows are in order, so of equal scores the lower row wins here as in a search.
+    best = np.argmax(found.scores(weight), axis=1)
+    answers: NDArray[np.bool_] = right[np.arange(len(best)), best]
+    return answers
+
+
 def best_weight(found: Found, right: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:
     """Return the weight with which the best row is right most often, the least of several, and all shares.
 
     `right` says of each row whether it names what the mention means.  # (mentions, width)
     """
-    shares = {}
-    for weight in WEIGHTS:
-        # Rows are in order, so of equal scores the lower row wins here as in a search.
-        best = np.argmax(found.scores(weight), axis=1)
-        shares[weight] = float(np.mean(right[np.arange(len(best)), best]))
+    shares = {weight: float(best_are_right(found, right, weight).mean()) for weight in WEIGHTS}
     return max(WEIGHTS, key=lambda weight: (shares[weight], -weight)), shares
