@@ -337,6 +337,17 @@ def test_an_index_that_exists_is_refused_before_anything_is_encoded(
     assert not spy.encoded
 
 
+def test_vectors_that_are_no_numbers_are_refused(build: Build, vocabulary: Vocabulary) -> None:
+    class Broken(NgramEncoder):
+        def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+            vectors = super().encode(names)
+            vectors[[name.endswith(" 77") for name in names], 3] = np.nan
+            return vectors
+
+    with pytest.raises(SapbertError, match="vector of 'carcartete 77' is not a number"):
+        build(vocabulary, encoder=Broken())
+
+
 # Updates
 
 

@@ -191,13 +191,21 @@ class _Encoding:
     def _vectors(self, names: list[str]) -> NDArray[np.float32]:
         """Take the vectors that are known and encode the others."""
         if self.known is None:
-            return self.encoder.encode(names)
+            return self._encoded(names)
         rows = self.known.entries.rows_of(names)
         vectors = np.empty((len(names), self.encoder.dimension), np.float32)
         vectors[rows >= 0] = self.known.vectors.floats(rows[rows >= 0])
         new = np.flatnonzero(rows < 0).tolist()
         if new:
-            vectors[new] = self.encoder.encode([names[number] for number in new])
+            vectors[new] = self._encoded([names[number] for number in new])
+        return vectors
+
+    def _encoded(self, names: list[str]) -> NDArray[np.float32]:
+        vectors = self.encoder.encode(names)
+        # One such vector would spoil the mean, and with it the codes of all names.
+        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(bad):
+            raise SapbertError(f"the encoder's vector of {names[bad[0]]!r} is not a number; is it damaged?")
         return vectors
 
 
