@@ -45,6 +45,9 @@ def index(
     precision: Annotated[
         PrecisionOption, typer.Option(help="Of stored vectors; auto is fp32 for flat, int8 for ann.")
     ] = PrecisionOption.AUTO,
+    hybrid: Annotated[
+        bool, typer.Option("--hybrid", help="Know spelling too: character n-grams beside vectors.")
+    ] = False,
     update: Annotated[
         Path | None, typer.Option(help="An older index; names that it has are not encoded again.")
     ] = None,
@@ -64,6 +67,7 @@ def index(
     settings = IndexSettings(
         kind=None if kind is KindOption.AUTO else Kind(kind.value),
         precision=None if precision is PrecisionOption.AUTO else Precision(precision.value),
+        hybrid=hybrid,
     )
     opened = Vocabulary.open(vocabulary)
     try:
