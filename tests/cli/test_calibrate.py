@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from sapbert.index.build import IndexSettings, build_index
+from sapbert.index.build import build_index
+from sapbert.index.settings import IndexSettings
 from sapbert.index.sparse import SPARSE
 from sapbert.plots import reliability
 from tests.cli.conftest import Done, Sapbert, left_in, refused
@@ -31,9 +32,8 @@ def trigrams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def build(folder: Path, *, hybrid: bool) -> Path:
-    (folder / "encoder").mkdir(parents=True)
     vocabulary = write(folder / "vocabulary", [*ROWS, ("hp:3", "Ear and nose pain", "HPO")])
-    build_index(vocabulary, ENCODER, folder / "encoder", folder / "index", IndexSettings(hybrid=hybrid))
+    build_index(vocabulary, ENCODER, folder / "index", IndexSettings(hybrid=hybrid))
     return folder / "index"
 
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from sapbert.arrays import Texts
 from sapbert.errors import ConfigError
 from sapbert.index.flat import FlatIndex
+from sapbert.index.settings import Precision
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
-from sapbert.index.vectors import Precision, Vectors, quantised
+from sapbert.index.vectors import Vectors, quantised
 from sapbert.linking.hybrid import Found, HybridSearch, best_weight, open_hybrid
 
 NAMES = ["cardiac arrest", "cardial arrest", "heart attack", "heart failure", "heat attack", "myalgia"]

@@ -4,47 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from sapbert.cli.report import Json, Out, Overwrite, tell
+from sapbert.errors import SapbertError
+from sapbert.index.settings import IndexSettings, Kind, Precision
 
 if TYPE_CHECKING:
     from sapbert.vocab.intake import Progress
 
 
-class KindOption(StrEnum):
-    """How an index searches, or as its size suggests."""
-
-    AUTO = "auto"
-    FLAT = "flat"
-    ANN = "ann"
-
-
-class PrecisionOption(StrEnum):
-    """How vectors are stored, or as its kind suggests."""
-
-    AUTO = "auto"
-    FP32 = "fp32"
-    FP16 = "fp16"
-    INT8 = "int8"
-
-
 def index(
     vocabulary: Annotated[Path, typer.Argument(help="Written by `sapbert read` or `sapbert merge`.")],
     model: Annotated[
-        Path, typer.Option(help="Encoder: a folder written by `sapbert export`, `train` or Hugging Face.")
+        str, typer.Option(help="Encoder: written by `sapbert export`, or any that this can export.")
     ],
     out: Out,
     kind: Annotated[
-        KindOption, typer.Option(help="flat compares all vectors exactly, ann goes by codes first.")
-    ] = KindOption.AUTO,
+        Kind | None,
+        typer.Option(
+            help="flat compares all vectors exactly; ann goes by codes first.", show_default="by size"
+        ),
+    ] = None,
     precision: Annotated[
-        PrecisionOption, typer.Option(help="Of stored vectors; auto is fp32 for flat, int8 for ann.")
-    ] = PrecisionOption.AUTO,
+        Precision | None,
+        typer.Option(help="Of the vectors on disk.", show_default="fp32 for flat, int8 for ann"),
+    ] = None,
+    variant: Annotated[
+        Literal["fp32", "int8"] | None,
+        typer.Option(help="Of the encoder.", show_default="as its folder prefers"),
+    ] = None,
     hybrid: Annotated[
         bool, typer.Option("--hybrid", help="Know spelling too: character n-grams beside vectors.")
     ] = False,
@@ -59,23 +52,17 @@ def index(
 
     A build that was stopped leaves its finished part in OUT.run; the same command goes on from there.
     """
-    from sapbert.index.build import IndexSettings, build_index, run_folder
-    from sapbert.index.folder import Kind
-    from sapbert.index.vectors import Precision
+    from sapbert.encoder.onnx import OnnxEncoder
+    from sapbert.index.build import build_index, run_folder
     from sapbert.vocab.vocabulary import Vocabulary
 
-    settings = IndexSettings(
-        kind=None if kind is KindOption.AUTO else Kind(kind.value),
-        precision=None if precision is PrecisionOption.AUTO else Precision(precision.value),
-        hybrid=hybrid,
-    )
     opened = Vocabulary.open(vocabulary)
+    settings = IndexSettings(kind=kind, precision=precision, hybrid=hybrid)
     try:
-        with _opened_encoder(model, out, threads) as (encoder, folder), _progress() as progress:
+        with _exported(model) as folder, _progress() as progress:
             manifest = build_index(
                 opened,
-                encoder,
-                folder,
+                OnnxEncoder.open(folder, threads=threads, variant=variant),
                 out,
                 settings,
                 update=update,
@@ -86,3 +73,42 @@ def index(
         typer.echo(f"stopped; what is finished is in {run_folder(out)}, the same command goes on", err=True)
         raise typer.Exit(1) from None
     tell(manifest, out, as_json=json)
+
+
+@contextmanager
+def _exported(model: str) -> Iterator[Path]:
+    """Give out the folder of an encoder that runs without torch, exported to a passing place if need be."""
+    from sapbert.encoder.onnx import is_exported
+
+    if is_exported(Path(model)):
+        yield Path(model)
+        return
+    try:
+        from sapbert.encoder.export import export_model
+    except ImportError as error:
+        raise SapbertError(
+            f"{model} was not written by `sapbert export`, and exporting it needs {error.name}: "
+            "pip install 'sapbert[train]', or export it on another machine"
+        ) from error
+    with TemporaryDirectory(prefix="sapbert-") as place:
+        export_model(model, Path(place) / "encoder")
+        yield Path(place) / "encoder"
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """Give out a callback that draws a bar with names a second; silent where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    rate = TextColumn("{task.fields[rate]:,.0f} names/s")
+    columns = (MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), rate)
+    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("names", total=None, rate=0)
+
+        def update(_name: str, done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, rate=bar.tasks[task].speed or 0)
+
+        yield update

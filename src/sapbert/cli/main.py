@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sapbert.cli import calibrate, link, merge, pairs, plot, read, show, train
+from sapbert.cli import calibrate, index, link, merge, pairs, plot, read, show, train
 from sapbert.cli.options import GroupedCommand
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
@@ -23,6 +23,7 @@ app.add_typer(read.app, name="read")
 app.command("merge")(merge.merge)
 app.command("pairs")(pairs.pairs)
 app.command("train", cls=GroupedCommand)(train.train)
+app.command("index")(index.index)
 app.command("link")(link.link)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(plot.app, name="plot")

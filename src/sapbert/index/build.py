@@ -11,12 +11,11 @@ precision are found. For kind ann the number of candidates is doubled until reca
 from __future__ import annotations
 
 import errno
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,47 +30,35 @@ from sapbert.index.folder import (
     ENTRIES,
     KIND,
     VOCABULARY,
-    Kind,
     open_index,
     open_search,
     require_encoder,
 )
 from sapbert.index.recall import SIZE, Near, Sample, choose_candidates, merged
+from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.sparse import SPARSE, SparseSettings, require_scipy, write_sparse
-from sapbert.index.vectors import Precision, Vectors, VectorWriter, quantised
+from sapbert.index.vectors import Vectors, VectorWriter, quantised
 from sapbert.protocols import Encoder
 from sapbert.vocab.intake import Progress, silent
 from sapbert.vocab.vocabulary import Vocabulary
 
 ROWS_A_CHUNK = 16_384
 """Names encoded between two points from which a killed build goes on: under a minute on two cores."""
-ROWS_A_CALL = 2_048
+ROWS_A_CALL = 4_096
 """Names encoded between two signs of progress."""
-ANN_FROM = 50_000
-"""Names from which codes are worth their small loss; below, an exact search takes some ten milliseconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexSettings:
-    """How an index is made; every field is also an option of `sapbert index`."""
+class PortableEncoder(Encoder, Protocol):
+    """An encoder that can travel inside an index."""
 
-    kind: Kind | None = None
-    """Exact or by codes; by default as the number of names suggests."""
-    precision: Precision | None = None
-    """How vectors are stored; by default fp32 for flat and int8 for ann."""
-    hybrid: bool = False
-    """Know spelling too, for `sapbert link --sparse-weight`."""
-
-    def resolved(self, names: int) -> tuple[Kind, Precision]:
-        """Decide what was left open."""
-        kind = self.kind or (Kind.ANN if names >= ANN_FROM else Kind.FLAT)
-        return kind, self.precision or (Precision.INT8 if kind is Kind.ANN else Precision.FP32)
+    def copy_to(self, folder: Path) -> None:
+        """Write what opening it again needs to `folder`."""
+        ...
 
 
 def build_index(
     vocabulary: Vocabulary,
-    encoder: Encoder,
-    encoder_folder: Path,
+    encoder: PortableEncoder,
     target: Path,
     settings: IndexSettings,
     *,
@@ -79,10 +66,7 @@ def build_index(
     overwrite: bool = False,
     progress: Progress = silent,
 ) -> Manifest:
-    """Write the index of a vocabulary to `target`; return its manifest.
-
-    `encoder_folder`, from which `encoder` was opened, is copied into the index.
-    """
+    """Write the index of a vocabulary to `target`, with the encoder inside; return its manifest."""
     if settings.hybrid:
         require_scipy()
     chunks = run_folder(target)
@@ -98,7 +82,7 @@ def build_index(
         if settings.hybrid:
             (draft.path / SPARSE).mkdir()
             write_sparse(entries.folded, draft.path / SPARSE, SparseSettings(), progress=progress)
-        shutil.copytree(encoder_folder, draft.path / ENCODER)
+        encoder.copy_to(draft.path / ENCODER)
         manifest = draft.seal(
             KIND,
             settings={name: value for name, value in asdict(settings).items() if value is not None},
