@@ -21,6 +21,7 @@ from sapbert.version import __version__
 
 KIND = "calibration"
 FORMAT = 1
+_DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Calibration:
     def confidence(self, scores: Sequence[float]) -> float:
         """Return the probability that the first of a mention's candidates is right, by all their scores."""
         lead = scores[0] - scores[1] if len(scores) > 1 else scores[0]
-        return float(self.curve.confidence(np.array([scores[0]]), np.array([lead]))[0])
+        return round(float(self.curve.confidence(np.array([scores[0]]), np.array([lead]))[0]), _DECIMALS)
 
     def agreed_weight(self, asked: float | None) -> float:
         """Return the sparse weight that linking must use; another one that is `asked` for is refused."""
