@@ -70,8 +70,12 @@ def test_an_index_is_opened_with_the_encoder_it_holds(index: Path, tmp_path: Pat
 def test_an_index_made_by_another_encoder_is_refused_with_both_fingerprints(
     index: Path, tmp_path: Path
 ) -> None:
+    class Disguised(NgramEncoder):
+        def copy_to(self, folder: Path) -> None:
+            shutil.copytree(index / "encoder", folder)
+
     vocabulary = write(tmp_path / "vocabulary", ROWS, FACTS)
-    build_index(vocabulary, NgramEncoder(32), tmp_path / "other", IndexSettings())
+    build_index(vocabulary, Disguised(32), tmp_path / "other", IndexSettings())
 
     own = OnnxEncoder.open(index / "encoder").fingerprint
     with pytest.raises(ArtifactError, match=rf"made by the encoder trigrams-32, not by {own}"):
