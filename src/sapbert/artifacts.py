@@ -179,6 +179,19 @@ def fingerprint_of(parts: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def try_lock(file: IO[str]) -> bool:
+    """Lock `file` until it is closed; False where another process holds it or locks do not exist."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: leftovers of killed writers stay until deleted by hand.
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 def _parse_manifest(path: Path) -> Manifest:
     file = path / MANIFEST
     if not file.is_file():
@@ -254,7 +267,7 @@ def _workplace(target: Path) -> Iterator[Path]:
     try:
         with open(work / "unlocked", "w") as lock:
             # Other writers take an unlocked `.lock` for a dead one's: it gets that name when it is locked.
-            if _try_lock(lock):
+            if try_lock(lock):
                 os.rename(work / "unlocked", work / _LOCK)
             yield work
     finally:
@@ -278,21 +291,8 @@ def _sweep(target: Path) -> None:
         except OSError:
             continue
         with lock:
-            if _try_lock(lock):
+            if try_lock(lock):
                 _clear(work, target)
-
-
-def _try_lock(file: IO[str]) -> bool:
-    """Lock `file` until it is closed; False where another process holds it or locks do not exist."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: leftovers of killed writers stay until deleted by hand.
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

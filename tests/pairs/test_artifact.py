@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sapbert.arrays import ArrayWriter, Texts
 from sapbert.artifacts import Manifest, create
 from sapbert.errors import ArtifactError
-from sapbert.pairs.artifact import KIND, ArrayWriter, Pairs, Texts
+from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.draw import PairSettings, draw_pairs
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.pairs.test_draw import Row, write
@@ -59,7 +60,7 @@ def test_arrays_are_mapped_and_not_loaded(pairs: Pairs) -> None:
         pairs.homonyms,
     )
     for array in arrays:
-        assert isinstance(array, np.memmap)
+        assert isinstance(array.base, np.memmap)
         assert not array.flags.writeable
 
 

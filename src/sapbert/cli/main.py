@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sapbert.cli import merge, pairs, plot, read, show, sweep, train
+from sapbert.cli import calibrate, index, link, merge, pairs, plot, read, show, sweep, train
 from sapbert.cli.options import GroupedCommand
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
-_STAGES = ("read", "merge", "pairs", "train", "sweep", "plot", "show")
+_STAGES = ("read", "merge", "pairs", "train", "sweep", "export", "index", "link", "calibrate", "plot", "show")
 
 
 class _Verbs(TyperGroup):
@@ -36,6 +36,9 @@ app.command("merge")(merge.merge)
 app.command("pairs")(pairs.pairs)
 app.command("train", cls=GroupedCommand)(train.train)
 app.command("sweep")(sweep.sweep)
+app.command("index")(index.index)
+app.command("link")(link.link)
+app.command("calibrate")(calibrate.calibrate)
 app.add_typer(plot.app, name="plot")
 app.command("show")(show.show)
 _INTERRUPTED = 130

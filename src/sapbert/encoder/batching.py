@@ -1,18 +1,24 @@
-"""Lay token sequences of many lengths into rectangles with little padding.
+"""Lay token sequences of many lengths into rectangles with little padding or none.
 
 Names average ten tokens and a few reach the limit, so a batch of names in the order they come is mostly
 padding. Sorted by length and cut by a budget of tokens instead of a number of rows, padding all but vanishes
 and every batch costs about the same. Needs numpy alone: torch and ONNX Runtime share it.
+
+On a GPU a batch must be large, so lengths are mixed (`plan_batches`). A processor is as fast with small ones,
+so there each batch has one length (`plan_equal_batches`): no padding, and no mask to compute with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
+
+OnProgress = Callable[[int, int], None]
+"""Is told how many distinct names are done, and of how many."""
 
 
 def plan_batches(
@@ -35,6 +41,46 @@ def plan_batches(
         batches.append(order[start:stop])
         start = stop
     return batches
+
+
+def plan_equal_batches(lengths: Sequence[int] | NDArray[np.int64], *, tokens: int) -> list[NDArray[np.int64]]:
+    """Group sequences of equal length into batches of at most `tokens` tokens, or of one sequence."""
+    if tokens < 1:
+        raise ValueError(f"a batch needs room for one token, got tokens={tokens}")
+    sizes = np.asarray(lengths, np.int64)
+    order = np.argsort(-sizes, kind="stable")
+    borders = np.flatnonzero(np.diff(sizes[order])) + 1
+    batches: list[NDArray[np.int64]] = []
+    for group in np.split(order, borders):
+        step = max(tokens // max(int(sizes[group].max(initial=0)), 1), 1)
+        batches.extend(group[start : start + step] for start in range(0, len(group), step))
+    return batches
+
+
+def encode_distinct(
+    names: Sequence[str],
+    encode: Callable[[list[str]], NDArray[np.float32]],
+    *,
+    dimension: int,
+    window: int,
+    on_progress: OnProgress | None = None,
+) -> NDArray[np.float32]:
+    """Give out distinct names, at most `window` at a time, and put their vectors in the order of `names`.
+
+    # (names, dimension)
+    """
+    if isinstance(names, str):
+        raise TypeError("encode takes a sequence of names, got one string")
+    places: dict[str, int] = {}
+    rows = [places.setdefault(name, len(places)) for name in names]
+    distinct = list(places)
+    vectors = np.empty((len(distinct), dimension), np.float32)
+    for start in range(0, len(distinct), window):
+        part = distinct[start : start + window]
+        vectors[start : start + len(part)] = encode(part)
+        if on_progress is not None:
+            on_progress(start + len(part), len(distinct))
+    return vectors if len(distinct) == len(rows) else vectors[rows]
 
 
 @dataclass(frozen=True, slots=True)

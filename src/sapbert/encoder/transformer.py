@@ -33,7 +33,7 @@ from transformers import (
 
 from sapbert.artifacts import fingerprint_of
 from sapbert.encoder.adapters import base_of, load_adapters
-from sapbert.encoder.batching import TokenRows, plan_batches
+from sapbert.encoder.batching import OnProgress, TokenRows, encode_distinct, plan_batches
 from sapbert.encoder.folder import (
     LENGTH_FILE,
     OWN_FILE,
@@ -45,6 +45,7 @@ from sapbert.encoder.folder import (
     stored_pooling,
 )
 from sapbert.encoder.pooling import Pooling, pool
+from sapbert.encoder.tokens import readable, split
 from sapbert.errors import ArtifactError, ConfigError
 
 DEFAULT_MAX_LENGTH = 64
@@ -98,17 +99,15 @@ def longest_input(model: PreTrainedModel) -> int | None:
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, names: Sequence[str], *, max_length: int) -> TokenRows:
     """Split names into tokens, special ones included, at most `max_length` each; the rest is cut off."""
-    # Half a surrogate pair, which JSON can carry, is no text to a tokenizer.
-    texts = [name.encode(errors="replace").decode() for name in names]
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
+        texts = readable(names)
         encoded = tokenizer(texts, truncation=True, max_length=max_length, return_special_tokens_mask=True)
         return TokenRows.of(encoded["input_ids"], encoded["special_tokens_mask"])
     # The same through transformers is single-threaded around this call, and starves a GPU.
     backend.enable_truncation(max_length, direction=tokenizer.truncation_side)
     backend.no_padding()
-    rows = backend.encode_batch_fast(texts)
-    return TokenRows.of([row.ids for row in rows], [row.special_tokens_mask for row in rows])
+    return split(backend, names)
 
 
 class TransformerEncoder:
@@ -182,25 +181,22 @@ class TransformerEncoder:
         parts |= {"weights": _weights_digest(self.model), "tokenizer": _tokenizer_digest(self.tokenizer)}
         return fingerprint_of(parts)
 
-    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, names: Sequence[str], *, on_progress: OnProgress | None = None) -> NDArray[np.float32]:
         """Return one unit vector a name, in the order given.  # (names, dimension)
 
         A name given several times is computed once; an empty name has a vector too.
         """
-        if isinstance(names, str):
-            raise TypeError("encode takes a sequence of names, got one string")
-        places: dict[str, int] = {}
-        rows = [places.setdefault(name, len(places)) for name in names]
-        distinct = list(places)
-        vectors = np.empty((len(distinct), self.dimension), np.float32)
         with _evaluating(self.model), torch.inference_mode():
-            for start in range(0, len(distinct), _WINDOW):
-                window = distinct[start : start + _WINDOW]
-                vectors[start : start + len(window)] = self._encode_window(window).cpu().numpy()
-        return vectors if len(distinct) == len(rows) else vectors[rows]
+            return encode_distinct(
+                names,
+                self._encode_window,
+                dimension=self.dimension,
+                window=_WINDOW,
+                on_progress=on_progress,
+            )
 
-    def _encode_window(self, names: list[str]) -> Tensor:
-        """Encode distinct names; vectors stay on the device.  # (names, dimension)"""
+    def _encode_window(self, names: list[str]) -> NDArray[np.float32]:
+        """Encode distinct names.  # (names, dimension)"""
         tokens = tokenize(self.tokenizer, names, max_length=self.max_length)
         width = self.max_length if self.pooling is Pooling.MEAN_ALL else None
         lengths = tokens.lengths if width is None else np.full(len(names), width)
@@ -215,8 +211,10 @@ class TransformerEncoder:
             with torch.autocast(device.type, self._dtype, enabled=self._dtype != torch.float32):
                 hidden = self.model(input_ids=ids, attention_mask=attention.long()).last_hidden_state
             pooled = pool(hidden.float(), attention, special, self.pooling)  # (rows, dimension)
+            # They stay on the device until the window is done, so that a GPU never waits for a copy.
             vectors[torch.from_numpy(rows).to(device)] = nn.functional.normalize(pooled)
-        return vectors
+        window: NDArray[np.float32] = vectors.cpu().numpy()
+        return window
 
 
 def _locate(name_or_path: str | Path) -> Path | str:

@@ -1,0 +1,59 @@
+"""How long a user waits: `sapbert --help`, and one mention linked by a process that has just started.
+
+    python benchmarks/link_cold.py INDEX
+
+The marks are 0.3 s for help, and 1.5 s for a mention on an index of some 170,000 names. What starting Python
+alone takes is measured beside them. Files are read once before the clock runs:
+the process is cold, not the disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from results import write_results
+from sapbert.artifacts import load_manifest
+
+MARKS = {"sapbert --help": 0.3, "sapbert link": 1.5}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("index", type=Path)
+    parser.add_argument("--mention", default="hart atack", help="must not be a name, so that it is encoded")
+    parser.add_argument("--rounds", type=int, default=15)
+    told = parser.parse_args()
+    sapbert = [sys.executable, "-m", "sapbert"]
+    commands = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "sapbert --help": [*sapbert, "--help"],
+        "sapbert link": [*sapbert, "link", str(told.index), told.mention],
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(told.rounds + 1):
+        for name, command in commands.items():
+            start = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            seconds[name].append(time.perf_counter() - start)
+    figures = {
+        name: {
+            "median_seconds": round(statistics.median(found[1:]), 3),
+            "best_seconds": round(min(found[1:]), 3),
+            "mark_seconds": MARKS.get(name),
+        }
+        for name, found in seconds.items()
+    }
+    for name, found in figures.items():
+        print(f"{name:<16}{found['median_seconds']:>8.3f} s  (best {found['best_seconds']:.3f})")
+    manifest = load_manifest(told.index, verify=False)
+    about = {"names": manifest.counts["names"], "kind": manifest.details["kind"], "rounds": told.rounds}
+    write_results("link_cold", {"index": about, **figures}, ("numpy", "onnxruntime", "tokenizers", "typer"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""Export an encoder from torch to ONNX, in float and in 8-bit integers, with all it needs to run alone.
+
+Attention is written as the one operation of ONNX Runtime, by giving transformers an attention function that
+says so when it is traced. Fusing it afterwards means to find it among a dozen small nodes, and those tools
+follow each change of transformers years later or never. Families whose attention cannot be exchanged, such
+as MPNet with its relative positions, are traced as they are.
+
+Pooling and normalisation are inside the graph. Names are encoded in batches of one length (`encoder.onnx`),
+so the graph has neither padding nor mask.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import eager_mask
+
+from sapbert.artifacts import Manifest, create
+from sapbert.encoder.folder import quiet
+from sapbert.encoder.onnx import (
+    GRAPHS,
+    TOKENIZER_FILE,
+    WEIGHTS_SUFFIX,
+    Description,
+    Variant,
+    checksum,
+    files_of,
+    write_description,
+)
+from sapbert.encoder.pooling import Pooling, pool
+from sapbert.encoder.quantization import quantize
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.errors import ArtifactError
+
+KIND = "encoder"
+DEFAULT_VARIANT: Variant = "int8"
+_OPSET = 20
+"""The first with one operation for GELU."""
+_ATTENTION = "sapbert-onnx"
+_SMALLEST_OUTSIDE = 1024
+"""Bytes from which a constant goes to the file of weights."""
+
+
+def export_model(
+    source: str | Path,
+    target: Path,
+    *,
+    pooling: Pooling | None = None,
+    max_length: int | None = None,
+    overwrite: bool = False,
+) -> Manifest:
+    """Write the encoder `source`, a folder or a Hugging Face id, to `target` as ONNX.
+
+    It is used as it was trained unless `pooling` and `max_length` say otherwise.
+    """
+    encoder = TransformerEncoder.open(source, pooling=pooling, max_length=max_length, device="cpu")
+    with create(target, overwrite=overwrite) as draft:
+        _write_tokenizer(encoder, draft.path / TOKENIZER_FILE)
+        fingerprint = encoder.fingerprint
+        graph = _trace(encoder)
+        _write_graph(graph, draft.path / GRAPHS["fp32"])
+        quantize(graph)
+        _write_graph(graph, draft.path / GRAPHS["int8"])
+        names = (TOKENIZER_FILE, *files_of("fp32"), *files_of("int8"))
+        description = Description(
+            pooling=encoder.pooling,
+            max_length=encoder.max_length,
+            dimension=encoder.dimension,
+            pad_id=encoder.tokenizer.pad_token_id,
+            variant=DEFAULT_VARIANT,
+            files={name: checksum(draft.path / name) for name in names},
+        )
+        write_description(draft.path, description)
+        return draft.seal(
+            KIND,
+            settings={"pooling": encoder.pooling.value, "max_length": encoder.max_length},
+            inputs={"model": {"name": str(source), "fingerprint": fingerprint}},
+            counts={"dimension": encoder.dimension},
+        )
+
+
+class _Graph(nn.Module):
+    """What the ONNX file computes: token ids in, unit vectors out."""
+
+    def __init__(self, model: PreTrainedModel, pooling: Pooling) -> None:
+        super().__init__()
+        self.model = model
+        # Where nothing is padded both means are the same, and this one needs no mask.
+        self.pooling = Pooling.MEAN_ALL if pooling is Pooling.MEAN else pooling
+
+    def forward(self, ids: Tensor, attention: Tensor | None = None, special: Tensor | None = None) -> Tensor:
+        """Encode one batch; all tokens are attended to where no `attention` says otherwise."""
+        mask = None if attention is None else attention.long()
+        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+        if attention is None:
+            attention = torch.ones_like(ids, dtype=torch.bool)
+        if special is None:
+            special = torch.zeros_like(ids, dtype=torch.bool)
+        return nn.functional.normalize(pool(hidden, attention, special, self.pooling))
+
+
+def _inputs_of(pooling: Pooling) -> tuple[str, ...]:
+    if pooling is Pooling.MEAN_ALL:
+        return ("ids", "attention")
+    if pooling in (Pooling.FIRST, Pooling.NO_SPECIAL):
+        return ("ids", "special")
+    return ("ids",)
+
+
+def _trace(encoder: TransformerEncoder) -> onnx.ModelProto:
+    rows, width = 3, 7  # any but 0 and 1, which are taken for constants
+    ids = torch.full((rows, width), encoder.tokenizer.pad_token_id)
+    parts = {
+        "ids": ids,
+        "attention": torch.ones(rows, width).bool(),
+        "special": torch.zeros(rows, width).bool(),
+    }
+    chosen = {name: parts[name] for name in _inputs_of(encoder.pooling)}
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    _fuse_attention(encoder.model)
+    with _quiet_export():
+        program = torch.onnx.export(
+            _Graph(encoder.model, encoder.pooling).eval(),
+            kwargs=chosen,
+            dynamo=True,
+            dynamic_shapes=dict.fromkeys(chosen, axes),
+            input_names=list(chosen),
+            output_names=["vectors"],
+            opset_version=_OPSET,
+            verbose=False,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave no program")
+    graph: onnx.ModelProto = program.model_proto
+    _strip(graph)
+    return graph
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Stand for ONNX Runtime's attention while a model is traced.  # (rows, heads, tokens, dim of a head)"""
+    del module, options
+    rows, heads, tokens, width = query.shape
+    inputs: list[Tensor | None] = [
+        part.transpose(1, 2).reshape(rows, tokens, heads * width) for part in (query, key, value)
+    ]
+    if attention_mask is not None:
+        inputs += [None, None, attention_mask]
+    mixed = torch.onnx.ops.symbolic(
+        "com.microsoft::MultiHeadAttention",
+        inputs,
+        {"num_heads": heads, "scale": width**-0.5 if scaling is None else scaling},
+        dtype=query.dtype,
+        shape=(rows, tokens, heads * width),
+        version=1,
+    )
+    return mixed.reshape(rows, tokens, heads, width), None
+
+
+def _fuse_attention(model: PreTrainedModel) -> None:
+    AttentionInterface.register(_ATTENTION, _attend)
+    AttentionMaskInterface.register(_ATTENTION, eager_mask)
+    with quiet():
+        model.set_attn_implementation(_ATTENTION)
+
+
+@contextmanager
+def _quiet_export() -> Iterator[None]:
+    """Keep the exporter's remarks on its own insides off the terminal."""
+    remarks = logging.getLogger("torch.onnx")
+    level = remarks.level
+    remarks.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        remarks.setLevel(level)
+
+
+def _strip(graph: onnx.ModelProto) -> None:
+    """Remove what tracing noted of itself: it tells of the machine, and is larger than the graph."""
+    del graph.metadata_props[:], graph.graph.metadata_props[:], graph.graph.value_info[:]
+    for part in (*graph.graph.node, *graph.graph.initializer, *graph.graph.input, *graph.graph.output):
+        del part.metadata_props[:]
+        part.doc_string = ""
+
+
+def _write_graph(graph: onnx.ModelProto, file: Path) -> None:
+    file.parent.mkdir(exist_ok=True)
+    weights = file.name + WEIGHTS_SUFFIX
+    # Saving points the tensors to the file, so that a second use of the graph needs them back.
+    onnx.save_model(
+        graph, file, save_as_external_data=True, location=weights, size_threshold=_SMALLEST_OUTSIDE
+    )
+    onnx.load_external_data_for_model(graph, str(file.parent))
+    shutil.copymode(file, file.with_name(weights))  # onnx leaves it to its owner alone
+
+
+def _write_tokenizer(encoder: TransformerEncoder, file: Path) -> None:
+    tokenizer = encoder.tokenizer
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ArtifactError(
+            f"{tokenizer.name_or_path}: its tokenizer is plain Python and cannot be exported; "
+            "give the folder a tokenizer.json"
+        )
+    backend.enable_truncation(encoder.max_length, direction=tokenizer.truncation_side)
+    backend.no_padding()
+    backend.save(str(file))

@@ -1,0 +1,1 @@
+"""LINK: mentions to concepts."""
