@@ -1,7 +1,6 @@
 """The three seams of the package: whatever fits one of these shapes can take its place.
 
-`encoder` brings an `Encoder`; `index` and `linking`, which are to come, bring the others. A caller may
-bring its own.
+`encoder` brings an `Encoder`, `index` an `Index`; a `Reranker` is to come. A caller may bring its own.
 """
 
 from __future__ import annotations
@@ -34,8 +33,20 @@ class Encoder(Protocol):
 class Index(Protocol):
     """Finds the nearest of many vectors."""
 
-    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def __len__(self) -> int: ...
+
+    @property
+    def dimension(self) -> int:
+        """Length of one vector."""
+        ...
+
+    def search(
+        self, vectors: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return cosine scores, best first, and row numbers; -1 where there are fewer than k.
+
+        Of equal scores the lower row comes first. `allowed` says of each row whether it may be found; it
+        works inside the search, so k rows come back where so many are allowed.
 
         # (mentions, k), (mentions, k)
         """

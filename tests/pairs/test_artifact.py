@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sapbert.arrays import ArrayWriter, Texts
 from sapbert.artifacts import Manifest, create
 from sapbert.errors import ArtifactError
-from sapbert.pairs.artifact import KIND, ArrayWriter, Pairs, Texts
+from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.draw import PairSettings, draw_pairs
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.pairs.test_draw import Row, write

@@ -15,44 +15,17 @@ twelve million pairs, so nothing is parsed: names are UTF-8 bytes with offsets, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sapbert.arrays import Texts, map_array
 from sapbert.artifacts import Manifest, load_manifest
 
 KIND = "pairs"
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """Many strings in one array."""
-
-    data: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, row: int) -> str:
-        row = range(len(self))[row]
-        return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
-
-    def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[str]:
-        """Return the strings in `rows`."""
-        return [self[int(row)] for row in rows]
-
-    def span(self, start: int, stop: int) -> list[str]:
-        """Return the strings from row `start` to row `stop`, faster than one by one."""
-        bounds = (self.offsets[start : stop + 1] - self.offsets[start]).tolist()
-        data = self.data[self.offsets[start] : self.offsets[stop]].tobytes()
-        return [data[a:b].decode() for a, b in pairwise(bounds)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +51,7 @@ class Pairs:
         manifest = load_manifest(folder, kind=KIND, verify=verify)
 
         def load(name: str) -> NDArray[Any]:
-            array: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            return array
+            return map_array(folder / f"{name}.npy")
 
         return cls(
             folder,
@@ -121,37 +93,3 @@ class Pairs:
             cuts = np.flatnonzero(np.diff(self.homonyms[order, 1])) + 1
             self._members.update(enumerate(np.split(self.homonyms[order, 0], cuts)))
         return self._members[group]
-
-
-class ArrayWriter:
-    """Writes a `.npy` file piece by piece, so that an array of any size passes through little memory."""
-
-    def __init__(self, path: Path, dtype: type[np.generic], width: int | None = None) -> None:
-        self.rows = 0
-        self._dtype = np.dtype(dtype).newbyteorder("<")
-        self._row_shape = () if width is None else (width,)
-        self._file = open(path, "wb")
-        self._write_header()
-
-    def append(self, array: NDArray[Any] | bytes) -> None:
-        """Append rows."""
-        rows = np.frombuffer(array, np.uint8) if isinstance(array, bytes) else array
-        self._file.write(np.ascontiguousarray(rows, self._dtype).data)
-        self.rows += len(rows)
-
-    def _write_header(self) -> None:
-        shape = (self.rows, *self._row_shape)
-        header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
-        # numpy leaves room for the first dimension to grow, so a header can be rewritten in place.
-        np.lib.format.write_array_header_1_0(self._file, header)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self._file.seek(0)
-            self._write_header()
-        self._file.close()

@@ -22,11 +22,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sapbert.arrays import ArrayWriter, TextsWriter
 from sapbert.artifacts import Draft, create
 from sapbert.errors import ConfigError, SapbertError
-from sapbert.pairs.artifact import KIND, ArrayWriter, Pairs
+from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.sampling import Languages, draw
-from sapbert.vocab.columns import fold_tidy_names
+from sapbert.vocab.columns import append_texts, fold_tidy_names
 from sapbert.vocab.intake import Progress, ordered_map, silent
 from sapbert.vocab.vocabulary import Vocabulary
 
@@ -142,12 +143,14 @@ class PairsWriter:
         def array(name: str, dtype: type[np.generic], width: int | None = None) -> ArrayWriter:
             return self._stack.enter_context(ArrayWriter(self._path / f"{name}.npy", dtype, width))
 
-        self._names, self._offsets = array("names", np.uint8), array("offsets", np.int64)
-        self._ids, self._id_offsets = array("concept_ids", np.uint8), array("concept_offsets", np.int64)
+        def texts(data: str, offsets: str) -> TextsWriter:
+            return self._stack.enter_context(
+                TextsWriter(self._path / f"{data}.npy", self._path / f"{offsets}.npy")
+            )
+
+        self._names, self._ids = texts("names", "offsets"), texts("concept_ids", "concept_offsets")
         self._concepts = array("concepts", np.int32)
         self._pairs = array("pairs", np.int32, 2)
-        for offsets in (self._offsets, self._id_offsets):
-            offsets.append(np.zeros(1, np.int64))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -158,7 +161,7 @@ class PairsWriter:
     @property
     def concepts(self) -> int:
         """Concepts written so far."""
-        return self._id_offsets.rows - 1
+        return self._ids.rows
 
     @property
     def pairs(self) -> int:
@@ -167,20 +170,20 @@ class PairsWriter:
 
     def add(self, names: Names, pairs: NDArray[np.int64]) -> None:
         """Append whole concepts and pairs of their names, as row numbers within `names`."""
-        first_name = self._offsets.rows - 1
+        first_name = self._names.rows
         if first_name + len(names.texts) >= 2**31:
             raise SapbertError("more than two thousand million names do not fit one pairs artifact")
         self._concepts.append(names.concepts + self.concepts)
         self._pairs.append(pairs + first_name)
-        _append_texts(names.texts, self._names, self._offsets)
-        _append_texts(names.ids, self._ids, self._id_offsets)
+        append_texts(names.texts, self._names)
+        append_texts(names.ids, self._ids)
         self._hashes.append(names.texts.hash().to_numpy())
 
     def counts(self) -> dict[str, int]:
         """What was written."""
         return {
             "pairs": self.pairs,
-            "names": self._offsets.rows - 1,
+            "names": self._names.rows,
             "concepts": self.concepts,
             "ambiguous names": self.homonyms,
         }
@@ -202,9 +205,3 @@ class PairsWriter:
         self.homonyms = len(rows)
         with ArrayWriter(self._path / "homonyms.npy", np.int32, 2) as homonyms:
             homonyms.append(np.stack([rows, number], axis=1))
-
-
-def _append_texts(texts: pl.Series, data: ArrayWriter, offsets: ArrayWriter) -> None:
-    ends = np.cumsum(texts.str.len_bytes().to_numpy(), dtype=np.int64)
-    offsets.append(ends + data.rows)
-    data.append(texts.str.join("").cast(pl.Binary).item())

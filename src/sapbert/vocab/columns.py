@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import polars as pl
 
+from sapbert.arrays import TextsWriter
 from sapbert.curies import canonical_prefix, parse_curie
 from sapbert.text import fold, tidy
 
@@ -42,6 +43,11 @@ def to_curies(ids: pl.Series, *, prefix: str | None = None) -> pl.Series:
     spelling = {head: canonical_prefix(head) for head in heads.unique().drop_nulls()}
     fast = heads.replace(spelling) + full.str.slice(heads.str.len_chars().fill_null(0))
     return _mend(fast, ids, ~regular, lambda text: parse_curie(text, prefix=prefix))
+
+
+def append_texts(texts: pl.Series, writer: TextsWriter) -> None:
+    """Append a column to the files of an `arrays.Texts`."""
+    writer.append(texts.str.join("").cast(pl.Binary).item(), texts.str.len_bytes().to_numpy())
 
 
 def _untidy(names: pl.Series) -> pl.Series:

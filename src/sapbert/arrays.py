@@ -1,0 +1,135 @@
+"""Arrays on disk: many strings in one, and arrays written piece by piece.
+
+Nothing here is parsed or copied on opening: files are mapped into memory, so fifteen million strings open as
+fast as fifteen, and processes that open the same file share its pages. Strings that were written in order can
+be found by bisection; that needs no hash table in memory, and none on disk to go stale.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def map_array(path: Path) -> NDArray[Any]:
+    """Map the array in a `.npy` file into memory, to be read only."""
+    array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Many strings in one array."""
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> str:
+        row = range(len(self))[row]
+        return self._encoded(row).decode()
+
+    def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[str]:
+        """Return the strings in `rows`."""
+        return [self[int(row)] for row in rows]
+
+    def span(self, start: int, stop: int) -> list[str]:
+        """Return the strings from row `start` to row `stop`, faster than one by one."""
+        bounds = (self.offsets[start : stop + 1] - self.offsets[start]).tolist()
+        data = self.data[self.offsets[start] : self.offsets[stop]].tobytes()
+        return [data[a:b].decode() for a, b in pairwise(bounds)]
+
+    @classmethod
+    def open(cls, folder: Path, name: str) -> Self:
+        """Map the strings written to `folder` as `NAME.npy` and `NAME_offsets.npy`."""
+        return cls(map_array(folder / f"{name}.npy"), map_array(folder / f"{name}_offsets.npy"))
+
+    def position(self, text: bytes) -> int:
+        """Return the first row that is not below `text`, of strings that are in order of their bytes."""
+        return bisect_left(range(len(self)), text, key=self._encoded)
+
+    def rows_of(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Return the row of each of `texts`, -1 where it is not here; the strings must be in order."""
+        rows = np.full(len(texts), -1, np.int64)
+        for number, text in enumerate(texts):
+            # Half a surrogate pair, which JSON can carry, is no text that a vocabulary holds.
+            wanted = text.encode(errors="surrogatepass")
+            row = self.position(wanted)
+            if row < len(self) and self._encoded(row) == wanted:
+                rows[number] = row
+        return rows
+
+    def _encoded(self, row: int) -> bytes:
+        return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
+
+
+class ArrayWriter:
+    """Writes a `.npy` file piece by piece, so that an array of any size passes through little memory."""
+
+    def __init__(self, path: Path, dtype: type[np.generic], width: int | None = None) -> None:
+        self.rows = 0
+        self._dtype = np.dtype(dtype).newbyteorder("<")
+        self._row_shape = () if width is None else (width,)
+        self._file = open(path, "wb")
+        self._write_header()
+
+    def append(self, array: NDArray[Any] | bytes) -> None:
+        """Append rows."""
+        rows = np.frombuffer(array, np.uint8) if isinstance(array, bytes) else array
+        self._file.write(np.ascontiguousarray(rows, self._dtype).data)
+        self.rows += len(rows)
+
+    def _write_header(self) -> None:
+        shape = (self.rows, *self._row_shape)
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+        # numpy leaves room for the first dimension to grow, so a header can be rewritten in place.
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._file.seek(0)
+            self._write_header()
+        self._file.close()
+
+
+class TextsWriter:
+    """Writes the two files of `Texts` piece by piece."""
+
+    def __init__(self, data: Path, offsets: Path) -> None:
+        self._data = ArrayWriter(data, np.uint8)
+        self._offsets = ArrayWriter(offsets, np.int64)
+        self._offsets.append(np.zeros(1, np.int64))
+
+    @property
+    def rows(self) -> int:
+        """Strings written so far."""
+        return self._offsets.rows - 1
+
+    def append(self, data: bytes, lengths: NDArray[np.integer[Any]]) -> None:
+        """Append strings: their bytes one after the other, and how many each has."""
+        self._offsets.append(np.cumsum(lengths, dtype=np.int64) + self._data.rows)
+        self._data.append(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._data.__exit__(kind, error, trace)
+        self._offsets.__exit__(kind, error, trace)

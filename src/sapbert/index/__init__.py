@@ -1,0 +1,1 @@
+"""INDEX: the names of a vocabulary as vectors, and the nearest of them."""

@@ -1,0 +1,172 @@
+"""What stands behind the rows of an index: names, their concepts, types and sources. numpy only, mapped.
+
+A row is a distinct folded name (`text.fold`): spellings that fold alike share a vector, and a name of several
+concepts is stored and found once. Rows are in order of their folded text, so an exact match is a bisection on
+disk: opening costs nothing, and nothing is held in memory. `index.entries_writer` writes all this.
+
+| file | type | what |
+|---|---|---|
+| `texts` | texts | a row's spelling in the vocabulary, the first of several |
+| `folded` | texts | a row's folded name, in order; what the encoder reads |
+| `concepts`, `preferred` | texts | CURIE of each concept, in order, and the name to show |
+| `aliases`, `alias_concepts.npy` | texts, int32 | other identifiers, in order, and whose they are |
+| `link_offsets.npy` | int64 (rows + 1) | where the links of each row begin |
+| `link_concepts.npy`, `link_sources.npy` | int32 | a link: this concept has this name, says this source |
+| `type_offsets.npy`, `type_numbers.npy` | int64 (concepts + 1), int32 | the types of each concept |
+| `words.json` | | the sources and types that the numbers stand for |
+
+Texts are two files: `NAME.npy` (UTF-8) and `NAME_offsets.npy`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapbert.arrays import Texts, map_array
+from sapbert.curies import canonical_prefix
+from sapbert.errors import ConfigError
+
+WORDS = "words.json"
+
+
+class Selection(NamedTuple):
+    """Which rows and links a filter leaves."""
+
+    rows: NDArray[np.bool_]
+    """Rows with a link that is left."""
+    links: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The names of an index and what they name."""
+
+    texts: Texts
+    """A row's spelling, to be shown.  # (rows,)"""
+    folded: Texts
+    """A row's folded name.  # (rows,)"""
+    concepts: Texts
+    """Identifier of each concept.  # (concepts,)"""
+    preferred: Texts
+    """The name to show for each concept.  # (concepts,)"""
+    aliases: Texts
+    alias_concepts: NDArray[np.int32]
+    link_offsets: NDArray[np.int64]
+    """Where the links of each row begin.  # (rows + 1,)"""
+    link_concepts: NDArray[np.int32]
+    """Concept number of each link, ascending within a row.  # (links,)"""
+    link_sources: NDArray[np.int32]
+    type_offsets: NDArray[np.int64]
+    type_numbers: NDArray[np.int32]
+    sources: tuple[str, ...]
+    types: tuple[str, ...]
+
+    @classmethod
+    def open(cls, folder: Path) -> Entries:
+        """Map what `write_entries` wrote."""
+        words = json.loads((folder / WORDS).read_text(encoding="utf-8"))
+        return cls(
+            texts=Texts.open(folder, "texts"),
+            folded=Texts.open(folder, "folded"),
+            concepts=Texts.open(folder, "concepts"),
+            preferred=Texts.open(folder, "preferred"),
+            aliases=Texts.open(folder, "aliases"),
+            alias_concepts=map_array(folder / "alias_concepts.npy"),
+            link_offsets=map_array(folder / "link_offsets.npy"),
+            link_concepts=map_array(folder / "link_concepts.npy"),
+            link_sources=map_array(folder / "link_sources.npy"),
+            type_offsets=map_array(folder / "type_offsets.npy"),
+            type_numbers=map_array(folder / "type_numbers.npy"),
+            sources=tuple(words["sources"]),
+            types=tuple(words["types"]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.folded)
+
+    def rows_of(self, folded: Sequence[str]) -> NDArray[np.int64]:
+        """Return the row of each folded name, -1 where the vocabulary has no such name."""
+        return self.folded.rows_of(folded)
+
+    def concepts_of(self, curies: Sequence[str]) -> NDArray[np.int64]:
+        """Return the number of each concept, by identifier or alias; -1 where there is none."""
+        numbers = self.concepts.rows_of(curies)
+        missing = np.flatnonzero(numbers < 0)
+        rows = self.aliases.rows_of([curies[number] for number in missing.tolist()])
+        numbers[missing[rows >= 0]] = self.alias_concepts[rows[rows >= 0]]
+        return numbers
+
+    def links_of(self, row: int) -> slice:
+        """Where the links of a row lie in `link_concepts` and `link_sources`."""
+        return slice(int(self.link_offsets[row]), int(self.link_offsets[row + 1]))
+
+    def select(
+        self, *, types: Sequence[str] = (), sources: Sequence[str] = (), prefixes: Sequence[str] = ()
+    ) -> Selection | None:
+        """Find what remains with concepts of any of `types` and `prefixes`, named by any of `sources`.
+
+        None where nothing is filtered. A word the index does not know is an error, not an empty answer.
+        """
+        if not (types or sources or prefixes):
+            return None
+        links = np.ones(len(self.link_concepts), np.bool_)
+        if types:
+            links &= self._having_types(types)[self.link_concepts]
+        if prefixes:
+            links &= self._having_prefixes(prefixes)[self.link_concepts]
+        if sources:
+            links &= _mask(sources, self.sources, "source")[self.link_sources]
+        # No row is without a link, or `reduceat` would give it its neighbour's.
+        rows = np.logical_or.reduceat(links, self.link_offsets[:-1]) if len(self) else links
+        return Selection(rows, links)
+
+    def prefixes(self) -> list[str]:
+        """The prefixes of all concepts, in order."""
+        found = []
+        start = 0
+        while start < len(self.concepts):
+            prefix = self.concepts[start].partition(":")[0]
+            found.append(prefix)
+            start = self._span_of(prefix).stop
+        return found
+
+    def _having_types(self, types: Sequence[str]) -> NDArray[np.bool_]:
+        """Say of each concept whether it has any of `types`."""
+        wanted = _mask(types, self.types, "type")
+        # Counted up, because a concept may have no type at all.
+        before = np.concatenate([[0], np.cumsum(wanted[self.type_numbers])])
+        having: NDArray[np.bool_] = np.diff(before[self.type_offsets]) > 0
+        return having
+
+    def _having_prefixes(self, prefixes: Sequence[str]) -> NDArray[np.bool_]:
+        known = self.prefixes()
+        having = np.zeros(len(self.concepts), np.bool_)
+        wanted = _mask(list(map(canonical_prefix, prefixes)), known, "prefix")
+        for prefix in itertools.compress(known, wanted):
+            having[self._span_of(prefix)] = True
+        return having
+
+    def _span_of(self, prefix: str) -> slice:
+        """Where the concepts of a prefix lie; they are neighbours, as identifiers are in order."""
+        after = chr(ord(":") + 1)
+        return slice(*(self.concepts.position(f"{prefix}{end}".encode()) for end in (":", after)))
+
+
+def _mask(words: Sequence[str], known: Sequence[str], what: str) -> NDArray[np.bool_]:
+    """Say of each word in `known` whether it is wanted."""
+    for word in words:
+        if word not in known:
+            by_lowercase = {name.lower(): name for name in known}
+            near = get_close_matches(word.lower(), by_lowercase, n=1, cutoff=0)
+            hint = f"the nearest of {len(known)} is {by_lowercase[near[0]]!r}" if near else "it has none"
+            raise ConfigError(f"the index has no {what} {word!r}; {hint}")
+    return np.isin(np.array(known, np.object_), np.array(words, np.object_))

@@ -1,0 +1,124 @@
+"""From a vocabulary to `index.entries`: distinct folded names in order, and what they name.
+
+The vocabulary comes in order of concepts and the entries are in order of names, so all names are sorted once,
+in memory. That is what grows with the vocabulary; all that is written is gathered from it piece by piece.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from sapbert.arrays import ArrayWriter, TextsWriter
+from sapbert.errors import SapbertError
+from sapbert.index.entries import WORDS, Entries
+from sapbert.vocab.columns import append_texts, fold_tidy_names
+from sapbert.vocab.intake import ordered_map
+from sapbert.vocab.vocabulary import Vocabulary
+
+ROWS_A_PIECE = 1_000_000
+"""Links gathered and written at a time."""
+
+
+def write_entries(vocabulary: Vocabulary, folder: Path) -> Entries:
+    """Write the entries of a vocabulary to `folder`, which must exist, and open them."""
+    concepts, links = _read_names(vocabulary)
+    if links.is_empty():
+        raise SapbertError(f"{vocabulary.path}: no name is left when names are folded")
+    sources = links["source"].unique().cast(pl.String).sort().to_list()
+    links = links.with_columns(pl.col("source").cast(pl.Enum(sources)).to_physical())
+    _write_rows(folder, links)
+    del links
+    _write_texts(folder, "concepts", concepts["concept_id"])
+    _write_texts(folder, "preferred", concepts["preferred"])
+    _write_aliases(folder, vocabulary, concepts)
+    types = _write_types(folder, vocabulary, concepts)
+    words = json.dumps({"sources": sources, "types": types}, ensure_ascii=False)
+    (folder / WORDS).write_text(words + "\n", encoding="utf-8")
+    return Entries.open(folder)
+
+
+def _read_names(vocabulary: Vocabulary) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """All concepts, numbered, and all distinct links: folded, name, concept, source."""
+    concepts, links = [], []
+    before = 0
+    for own_concepts, own_links in ordered_map(_read_part, vocabulary.parts()):
+        concepts.append(own_concepts)
+        links.append(own_links.with_columns(pl.col("concept") + before))
+        before += own_concepts.height
+    return pl.concat(concepts).with_row_index("concept"), pl.concat(links, rechunk=True)
+
+
+def _read_part(part: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The concepts and links of a part of the vocabulary; called on several threads."""
+    frame = pl.read_parquet(part, columns=["concept_id", "name", "preferred", "language", "source"])
+    frame = frame.with_columns(
+        concept=pl.col("concept_id").rle_id(),
+        folded=fold_tidy_names(frame["name"]),
+        row=pl.int_range(pl.len()),
+    )
+    # As `Vocabulary.concept` chooses the name to show.
+    shown = [pl.col("preferred"), pl.col("language") == "en"]
+    best = frame.sort("concept", *shown, "row", descending=[False, True, True, False])
+    first = best.unique("concept", keep="first", maintain_order=True)
+    links = frame.filter(pl.col("folded") != "").unique(
+        ["folded", "concept", "source"], keep="first", maintain_order=True
+    )
+    return (
+        first.select("concept_id", preferred="name"),
+        links.select("folded", "name", "concept", "source"),
+    )
+
+
+def _write_rows(folder: Path, links: pl.DataFrame) -> None:
+    """Write names in order, each with its links; of several spellings the vocabulary's first stays."""
+    order = links.select(pl.arg_sort_by("folded", maintain_order=True)).to_series()
+    last = pl.Series([None], dtype=pl.String)
+    with (
+        ArrayWriter(folder / "link_offsets.npy", np.int64) as offsets,
+        ArrayWriter(folder / "link_concepts.npy", np.int32) as concepts,
+        ArrayWriter(folder / "link_sources.npy", np.int32) as sources,
+        _texts_writer(folder, "folded") as folded,
+        _texts_writer(folder, "texts") as texts,
+    ):
+        for start in range(0, len(order), ROWS_A_PIECE):
+            piece = links[order[start : start + ROWS_A_PIECE]]
+            above = pl.concat([last, piece["folded"][:-1]])
+            last = piece["folded"][-1:]
+            first = piece["folded"].ne_missing(above)
+            offsets.append(first.arg_true().to_numpy() + start)
+            concepts.append(piece["concept"].to_numpy())
+            sources.append(piece["source"].to_numpy())
+            append_texts(piece["folded"].filter(first), folded)
+            append_texts(piece["name"].filter(first), texts)
+        offsets.append(np.array([len(order)]))
+
+
+def _write_aliases(folder: Path, vocabulary: Vocabulary, concepts: pl.DataFrame) -> None:
+    aliases = vocabulary.aliases.collect().join(concepts, on="concept_id")
+    # An alias of several concepts finds the first, as `Vocabulary.concept` does.
+    ordered = aliases.sort("alias", "concept").unique("alias", keep="first", maintain_order=True)
+    _write_texts(folder, "aliases", ordered["alias"])
+    np.save(folder / "alias_concepts.npy", ordered["concept"].to_numpy().astype(np.int32))
+
+
+def _write_types(folder: Path, vocabulary: Vocabulary, concepts: pl.DataFrame) -> list[str]:
+    rows = vocabulary.types.collect().join(concepts, on="concept_id").sort("concept", "type")
+    types = rows["type"].unique().sort().to_list()
+    numbers = rows["type"].cast(pl.Enum(types)).to_physical().to_numpy()
+    counts = np.bincount(rows["concept"].to_numpy(), minlength=concepts.height)
+    np.save(folder / "type_offsets.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    np.save(folder / "type_numbers.npy", numbers.astype(np.int32))
+    return types
+
+
+def _write_texts(folder: Path, name: str, texts: pl.Series) -> None:
+    with _texts_writer(folder, name) as writer:
+        append_texts(texts, writer)
+
+
+def _texts_writer(folder: Path, name: str) -> TextsWriter:
+    return TextsWriter(folder / f"{name}.npy", folder / f"{name}_offsets.npy")

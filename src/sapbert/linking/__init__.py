@@ -1,0 +1,1 @@
+"""LINK: mentions become concepts."""
