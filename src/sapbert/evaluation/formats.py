@@ -5,8 +5,8 @@
 - BioSyn: `processed_{train,dev,test}/*.concept`, lines of pmid, start|end, type, mention, id by double bars;
   `train_dictionary.txt` and `test_dictionary.txt`, id and name by double bars
 - queries (XL-BEL, SapBERT's AskAPatient): `*_query.txt`, id and mention by double bars
-- folds (AskAPatient, TwADR-L): `NAME.fold-0.{train,validation,test}.txt`, id, concept name, mention by tabs; the
-  concept names are the dictionary
+- folds (AskAPatient, TwADR-L): `NAME.fold-0.{train,validation,test}.txt`, id, concept name, mention by tabs;
+  the concept names are the dictionary
 - COMETA: `{train,dev,test}.csv` by tabs, with Term and General SNOMED ID
 
 The last three take a `*dict*.txt` beside them for their dictionary. Only in the first two does a bar part a

@@ -108,7 +108,8 @@ def measure(results: pl.DataFrame, *, ks: Sequence[int] = KS, threshold: float |
 
 def measure_by(results: pl.DataFrame, column: str, *, ks: Sequence[int] = KS) -> dict[str, Measures]:
     """Return the figures of each group of mentions, by `type`, `seen` or another column, largest first."""
-    groups = results.partition_by(column, as_dict=True, maintain_order=True)
+    words = results.with_columns(pl.col(column).cast(pl.String))
+    groups = words.partition_by(column, as_dict=True, maintain_order=True)
     largest = sorted(groups.items(), key=lambda group: -group[1].height)
     return {str(key[0]): measure(group, ks=ks) for key, group in largest}
 

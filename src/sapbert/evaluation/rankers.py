@@ -52,10 +52,13 @@ class ExactRanker:
 class ScoringRanker:
     """Ranks by a function from some mentions to their scores with all names."""
 
-    def __init__(self, score: Callable[[Sequence[str]], NDArray[np.float32]], names: int) -> None:
-        """Rank by `score`, which gives a matrix (mentions, names); a score of zero or less is no match."""
+    def __init__(
+        self, score: Callable[[Sequence[str]], NDArray[np.float32]], names: int, *, no_match: float = 0
+    ) -> None:
+        """Rank by `score`, which gives a matrix (mentions, names); `no_match` or less is no candidate."""
         self._score = score
         self._names = names
+        self._no_match = no_match
 
     def rank(self, mentions: Sequence[str], k: int) -> Ranked:
         """Return the k best rows of each mention."""
@@ -67,8 +70,8 @@ class ScoringRanker:
             width = best.shape[1]
             own = np.take_along_axis(block, best, axis=1)
             stop = start + len(best)
-            rows[start:stop, :width] = np.where(own > 0, best, -1)
-            scores[start:stop, :width] = np.where(own > 0, own, 0)
+            rows[start:stop, :width] = np.where(own > self._no_match, best, -1)
+            scores[start:stop, :width] = np.where(own > self._no_match, own, 0)
         return scores, rows
 
 
@@ -95,11 +98,10 @@ def encoder_ranker(encoder: Encoder) -> Build:
     def build(names: Sequence[str]) -> Ranker:
         vectors = encoder.encode(names)  # (names, dimension)
 
-        # Ten decimals of a cosine are noise of the order of summation; a shift keeps all of them above zero.
         def score(mentions: Sequence[str]) -> NDArray[np.float32]:
-            return encoder.encode(mentions) @ vectors.T + np.float32(2)
+            return encoder.encode(mentions) @ vectors.T
 
-        return ScoringRanker(score, len(names))
+        return ScoringRanker(score, len(names), no_match=-np.inf)
 
     return build
 
