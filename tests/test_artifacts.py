@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sapbert.artifacts import FORMAT, MANIFEST, Manifest, create, fingerprint_of, load_manifest
+from sapbert.artifacts import FORMAT, MANIFEST, Manifest, create, create_file, fingerprint_of, load_manifest
 from sapbert.errors import ArtifactError
 
 FILES = ("first.bin", "deeper/second.bin")
@@ -594,3 +594,36 @@ def test_writers_in_a_race_mix_nothing(
 
 def nothing_with(_handle: int) -> None:
     """Spare the disk: nobody cuts the power in a test."""
+
+
+def test_a_single_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "table.csv"
+    with create_file(target) as partial:
+        partial.write_text("a,b\n")
+        assert not target.exists()
+        assert partial.suffix == ".csv"
+    assert target.read_text() == "a,b\n"
+    assert [path.name for path in target.parent.iterdir()] == ["table.csv"]
+
+
+def test_an_error_while_writing_a_file_leaves_the_old_one_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "table.csv"
+    target.write_text("old")
+
+    def half(partial: Path) -> None:
+        partial.write_text("half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), create_file(target, overwrite=True) as partial:
+        half(partial)
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_neither_a_file_nor_a_folder_is_replaced_unasked(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("old")
+    with pytest.raises(ArtifactError, match="--overwrite"), create_file(tmp_path / "table.csv"):
+        pytest.fail("the block was entered")
+    with pytest.raises(ArtifactError, match="is a folder"), create_file(tmp_path, overwrite=True):
+        pytest.fail("the block was entered")
+    assert (tmp_path / "table.csv").read_text() == "old"

@@ -7,7 +7,7 @@ import pytest
 
 import sapbert
 
-HEAVY = {"faiss", "numpy", "onnxruntime", "pandas", "polars", "spacy", "torch", "transformers"}
+HEAVY = {"faiss", "matplotlib", "numpy", "onnxruntime", "pandas", "polars", "spacy", "torch", "transformers"}
 
 
 def run(code: str) -> str:
@@ -28,8 +28,8 @@ def test_help_is_shown_without_loading_anything_heavy() -> None:
     shown = run(
         "import sys, contextlib, io\n"
         "from sapbert.cli.main import main\n"
-        "for words in (['--help'], ['read', '--help'], ['pairs', '--help']):\n"
-        "    sys.argv = ['sapbert', *words]\n"
+        "for words in ([], ['read'], ['pairs'], ['plot', 'similarities']):\n"
+        "    sys.argv = ['sapbert', *words, '--help']\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:\n"
         "        main()\n"
         "    assert 'Usage' in out.getvalue(), words\n"

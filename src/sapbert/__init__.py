@@ -13,13 +13,28 @@ from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
 if TYPE_CHECKING:
+    from sapbert.linking.linker import NIL, Candidate, Linker, LinkSettings
     from sapbert.pairs.artifact import Pairs
     from sapbert.vocab.vocabulary import Concept, Vocabulary
 
-__all__ = ["Concept", "Pairs", "SapbertError", "Vocabulary", "__version__"]
+__all__ = [
+    "NIL",
+    "Candidate",
+    "Concept",
+    "LinkSettings",
+    "Linker",
+    "Pairs",
+    "SapbertError",
+    "Vocabulary",
+    "__version__",
+]
 
 _HOME = {
+    "NIL": "sapbert.linking.linker",
+    "Candidate": "sapbert.linking.linker",
     "Concept": "sapbert.vocab.vocabulary",
+    "LinkSettings": "sapbert.linking.linker",
+    "Linker": "sapbert.linking.linker",
     "Pairs": "sapbert.pairs.artifact",
     "Vocabulary": "sapbert.vocab.vocabulary",
 }

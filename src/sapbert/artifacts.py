@@ -133,6 +133,32 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
         _sync(target.parent)
 
 
+@contextmanager
+def create_file(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Give out a path to write to; it becomes the single file `target` when the block ends without an error.
+
+    For what is read by other programs and so cannot be an artifact: a text, a table, a figure.
+    """
+    require_free(target, overwrite=overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix stays last: some writers choose the format by it.
+    partial = target.with_name(f".{target.stem}.partial-{os.getpid()}{target.suffix}")
+    try:
+        yield partial
+        _sync(partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def require_free(target: Path, *, overwrite: bool) -> None:
+    """Refuse to write a single file where there is a folder or, without `overwrite`, a file."""
+    if target.is_dir():
+        raise ArtifactError(f"{target} is a folder; give the name of a file")
+    if target.exists() and not overwrite:
+        raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
+
+
 def load_manifest(path: Path, *, kind: str | None = None, verify: bool = True) -> Manifest:
     """Read and check the manifest of the artifact at `path`.
 
@@ -151,6 +177,19 @@ def fingerprint_of(parts: Mapping[str, str]) -> str:
     """Combine named digests into one fingerprint; the order of `parts` does not matter."""
     text = "\n".join(f"{name} {digest}" for name, digest in sorted(parts.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Lock `file` until it is closed; False where another process holds it or locks do not exist."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: leftovers of killed writers stay until deleted by hand.
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _parse_manifest(path: Path) -> Manifest:
@@ -228,7 +267,7 @@ def _workplace(target: Path) -> Iterator[Path]:
     try:
         with open(work / "unlocked", "w") as lock:
             # Other writers take an unlocked `.lock` for a dead one's: it gets that name when it is locked.
-            if _try_lock(lock):
+            if try_lock(lock):
                 os.rename(work / "unlocked", work / _LOCK)
             yield work
     finally:
@@ -252,21 +291,8 @@ def _sweep(target: Path) -> None:
         except OSError:
             continue
         with lock:
-            if _try_lock(lock):
+            if try_lock(lock):
                 _clear(work, target)
-
-
-def _try_lock(file: IO[str]) -> bool:
-    """Lock `file` until it is closed; False where another process holds it or locks do not exist."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: leftovers of killed writers stay until deleted by hand.
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

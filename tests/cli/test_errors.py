@@ -147,6 +147,8 @@ def test_bad_rows_stop_the_reading_or_are_skipped_and_told(sapbert: Sapbert, tmp
         ["pairs", "somewhere", "-o", "out", "--languages", "some"],
         ["merge", "-o", "out"],
         ["show"],
+        ["plot", "nonsense"],
+        ["plot", "similarities", "somewhere", "-o", "figure.png"],
     ],
 )
 def test_wrong_usage_exits_2(sapbert: Sapbert, arguments: list[str]) -> None:
@@ -158,7 +160,7 @@ def test_wrong_usage_exits_2(sapbert: Sapbert, arguments: list[str]) -> None:
 
 def test_every_verb_explains_itself(sapbert: Sapbert) -> None:
     kinds = [["read", kind] for kind in ("umls", "rxnorm", "obo", "snomed", "mesh", "omop", "table")]
-    for arguments in ([], ["read"], *kinds, ["merge"], ["pairs"], ["show"]):
+    for arguments in ([], ["read"], *kinds, ["merge"], ["pairs"], ["show"], ["plot", "similarities"]):
         done = sapbert(*arguments, "--help")
         assert (done.code, done.err) == (0, "")
         assert "Usage: " in done.out

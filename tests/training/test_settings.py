@@ -36,6 +36,29 @@ def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
         read_recipe(tmp_path / "r.toml")
 
 
+def test_loss_settings_of_options_join_those_of_the_recipe() -> None:
+    recipe = {"loss_settings": {"positive_scale": 2, "negative_scale": 50}}
+    made = settings_from(recipe, {"loss_settings": {"negative_scale": 40.0}})
+    assert made.loss_settings == {"positive_scale": 2, "negative_scale": 40.0}
+    assert recipe["loss_settings"]["negative_scale"] == 50
+
+
+TABLE_9 = {
+    "loss-circle": losses.Circle(margin=0.25, scale=256),
+    "loss-cosine": losses.CosineEmbedding(),
+    "loss-infonce": losses.InfoNCE(temperature=0.07),
+    "loss-lifted": losses.LiftedStructure(margin=0.5),
+    "loss-ms-table9": losses.MultiSimilarity.of_table_9(),
+    "loss-nca": losses.NeighbourhoodComponents(scale=20),
+    "loss-triplet": losses.TripletMargin(margin=0.2),
+}
+
+
+def test_each_loss_recipe_carries_the_settings_of_table_9() -> None:
+    made = {path.stem: settings_from(read_recipe(path), {}) for path in RECIPES if "loss-" in path.stem}
+    assert {name: losses.make_loss(one.loss, one.loss_settings) for name, one in made.items()} == TABLE_9
+
+
 @pytest.mark.parametrize("content", [b"= 3", b"\xff"])
 def test_what_is_no_toml_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_bytes(content)
@@ -61,6 +84,18 @@ def test_a_missing_recipe_is_refused(tmp_path: Path) -> None:
         ("schedule", "cosine"),
         ("triplets", "some"),
         ("keep", 0),
+        ("keep", 2.5),
+        ("keep", True),
+        ("chunk", 0),
+        ("clip", 0.0),
+        ("seed", "33"),
+        ("seed", -1),
+        ("held_out", -1),
+        ("epochs", float("inf")),
+        ("margin", float("nan")),
+        ("weight_decay", "none"),
+        ("loss_settings", 3),
+        ("loss_settings", {"margin": "wide"}),
     ],
 )
 def test_a_value_that_cannot_work_is_refused(name: str, value: object) -> None:

@@ -208,6 +208,24 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoint(
     assert (tmp_path / "model.run" / "step-00000001").exists()
 
 
+def test_a_parameter_the_loss_has_not_is_refused_before_anything_is_touched(
+    stopped: Path, tiny_pairs: Pairs, tiny_base: Path
+) -> None:
+    wrong = settings(loss_settings={"negativ_scale": 50})
+    with pytest.raises(ConfigError, match="did you mean negative_scale"):
+        train(tiny_pairs, str(tiny_base), stopped, wrong, device=CPU, overwrite=True)
+    assert stopped.with_name("model.run").exists()
+
+
+def test_the_settings_of_a_loss_change_the_loss(tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path) -> None:
+    first = {}
+    for scale in (60.0, 6.0):
+        changed = settings(loss_settings={"negative_scale": scale}, epochs=0.01, held_out=0)
+        train(tiny_pairs, str(tiny_base), tmp_path / f"{scale}", changed, device=CPU)
+        first[scale] = read_metrics(tmp_path / f"{scale}" / "metrics.jsonl")[1]["loss"]
+    assert first[60.0] != first[6.0]
+
+
 def test_an_existing_model_is_not_replaced_unasked(
     uninterrupted: Path, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sapbert.cli import merge, pairs, read, show, train
+from sapbert.cli import calibrate, link, merge, pairs, plot, read, show, train
+from sapbert.cli.options import GroupedCommand
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
@@ -33,7 +34,10 @@ app = typer.Typer(
 app.add_typer(read.app, name="read")
 app.command("merge")(merge.merge)
 app.command("pairs")(pairs.pairs)
-app.command("train")(train.train)
+app.command("train", cls=GroupedCommand)(train.train)
+app.command("link")(link.link)
+app.command("calibrate")(calibrate.calibrate)
+app.add_typer(plot.app, name="plot")
 app.command("show")(show.show)
 _INTERRUPTED = 130
 

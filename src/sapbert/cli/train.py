@@ -9,43 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sapbert.cli.options import given, with_options
 from sapbert.cli.report import Out, Overwrite
 from sapbert.errors import MissingExtraError
+from sapbert.training.settings import TrainSettings, read_recipe, settings_from
 
 if TYPE_CHECKING:
     from sapbert.training.trainer import OnStep
 
+_GROUPS = {"pooling": "Objective", "batch_size": "Loop", "held_out": "Measuring"}
 
+
+@with_options(TrainSettings, _GROUPS)
 def train(
+    context: typer.Context,
     pairs: Annotated[Path, typer.Argument(help="Written by `sapbert pairs`.")],
     base: Annotated[str, typer.Option(help="Encoder to start from: a folder or a Hugging Face id.")],
     out: Out,
     recipe: Annotated[Path | None, typer.Option(help="TOML file with settings; options count more.")] = None,
-    pooling: Annotated[
-        str | None, typer.Option(help="cls, mean, mean-all-tokens, first-token, no-special.")
-    ] = None,
-    max_length: Annotated[int | None, typer.Option(help="Tokens of a name.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Pairs a step, over all processes.")] = None,
-    chunk: Annotated[int | None, typer.Option(help="Names encoded at a time, where memory is short.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Times through all pairs.")] = None,
-    learning_rate: Annotated[float | None, typer.Option()] = None,
-    weight_decay: Annotated[float | None, typer.Option()] = None,
-    schedule: Annotated[str | None, typer.Option(help="constant or linear.")] = None,
-    warmup: Annotated[float | None, typer.Option(help="Fraction of all steps.")] = None,
-    clip: Annotated[float | None, typer.Option(help="Largest norm of the gradient.")] = None,
-    precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16.")] = None,
-    loss: Annotated[
-        str | None, typer.Option(help="ms, circle, nca, lifted, infonce, triplet, cosine.")
-    ] = None,
-    triplets: Annotated[
-        str | None, typer.Option(help="all, hard, semihard, easy, or off: no mining.")
-    ] = None,
-    margin: Annotated[float | None, typer.Option(help="When a triplet counts as learned.")] = None,
-    held_out: Annotated[int | None, typer.Option(help="Concepts kept to measure with.")] = None,
-    evaluate_every: Annotated[int | None, typer.Option(help="Steps between measurements.")] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="Steps between checkpoints.")] = None,
-    keep: Annotated[int | None, typer.Option(help="Checkpoints kept.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Same settings and seed, same model.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -54,30 +35,7 @@ def train(
     Defaults are the paper's pretraining. Ctrl-C finishes the step and saves a checkpoint; --resume goes on
     from there. Under torchrun, several processes share each batch.
     """
-    from sapbert.training.settings import read_recipe, settings_from
-
-    options = {
-        "pooling": pooling,
-        "max_length": max_length,
-        "batch_size": batch_size,
-        "chunk": chunk,
-        "epochs": epochs,
-        "learning_rate": learning_rate,
-        "weight_decay": weight_decay,
-        "schedule": schedule,
-        "warmup": warmup,
-        "clip": clip,
-        "precision": precision,
-        "loss": loss,
-        "triplets": triplets,
-        "margin": margin,
-        "held_out": held_out,
-        "evaluate_every": evaluate_every,
-        "checkpoint_every": checkpoint_every,
-        "keep": keep,
-        "seed": seed,
-    }
-    settings = settings_from(read_recipe(recipe) if recipe else {}, options)
+    settings = settings_from(read_recipe(recipe) if recipe else {}, given(context, TrainSettings))
     try:
         from sapbert.training import gather, trainer
     except ImportError as error:

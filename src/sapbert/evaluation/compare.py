@@ -1,7 +1,7 @@
 """Compare two systems on the mentions that both were measured on.
 
 A system is one evaluation, or a folder of several: the same system trained with other seeds. Seeds differ by
-a point and more on small benchmarks, so one run against one proves little about a recipe, however small its p.
+a point and more on small benchmarks, so one run against one proves little about a recipe, whatever its p.
 """
 
 from __future__ import annotations

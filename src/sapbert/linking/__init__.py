@@ -1,1 +1,1 @@
-"""LINK: mentions become concepts."""
+"""LINK: mentions to concepts."""

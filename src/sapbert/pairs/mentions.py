@@ -37,8 +37,8 @@ def pair_mentions(
     mention whose concept the vocabulary does not have is left out and counted.
     """
     intake = Intake()
-    mentions = _read_mentions(table, intake)
-    labelled = _known(_label(mentions, prefix), vocabulary)
+    mentions = read_mentions(table, intake)
+    labelled = _known(label_mentions(mentions, prefix), vocabulary)
     names = _names(labelled, vocabulary)
     rows = _pair_rows(names)
     if not len(rows):
@@ -53,17 +53,8 @@ def pair_mentions(
     return Pairs.open(target, verify=False)
 
 
-def _explain_nothing(
-    mentions: pl.DataFrame, table: Path, vocabulary: Vocabulary, prefix: str | None
-) -> NoReturn:
-    ids = mentions["concept_ids"]
-    if prefix is None and not medic_curies(ids, None).is_not_null().any():
-        problem = f"the id {ids[0]!r} has no prefix"
-        raise FormatError(table, 2, problem, hint="give --prefix: mesh makes D009203 mesh:D009203")
-    raise SapbertError(f"{table}: no mention has a concept of {vocabulary.path} with another name")
-
-
-def _read_mentions(table: Path, intake: Intake) -> pl.DataFrame:
+def read_mentions(table: Path, intake: Intake) -> pl.DataFrame:
+    """Read labelled mentions: `row`, `mention`, `concept_ids`."""
     source = table_source(table)
 
     def choose(header: list[str]) -> dict[str, str]:
@@ -78,7 +69,7 @@ def _read_mentions(table: Path, intake: Intake) -> pl.DataFrame:
     return rows.with_row_index("row")
 
 
-def _label(mentions: pl.DataFrame, prefix: str | None) -> pl.DataFrame:
+def label_mentions(mentions: pl.DataFrame, prefix: str | None) -> pl.DataFrame:
     """One row a mention part and identifier: `row`, `text`, `concept_id` (null where it is no CURIE)."""
     parts = mentions.select(
         "row",
@@ -95,6 +86,16 @@ def _label(mentions: pl.DataFrame, prefix: str | None) -> pl.DataFrame:
     return labelled.select(
         "row", text=fold_names(labelled["text"]), concept_id=medic_curies(labelled["id"], prefix)
     ).filter(pl.col("text") != "")
+
+
+def _explain_nothing(
+    mentions: pl.DataFrame, table: Path, vocabulary: Vocabulary, prefix: str | None
+) -> NoReturn:
+    ids = mentions["concept_ids"]
+    if prefix is None and not medic_curies(ids, None).is_not_null().any():
+        problem = f"the id {ids[0]!r} has no prefix"
+        raise FormatError(table, 2, problem, hint="give --prefix: mesh makes D009203 mesh:D009203")
+    raise SapbertError(f"{table}: no mention has a concept of {vocabulary.path} with another name")
 
 
 def _known(labelled: pl.DataFrame, vocabulary: Vocabulary) -> pl.DataFrame:

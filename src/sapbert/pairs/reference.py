@@ -6,14 +6,13 @@ cannot hold a name with `||` in it, or with `|` beside a separator; such pairs a
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from sapbert.artifacts import create
-from sapbert.errors import ArtifactError, FormatError, SapbertError
+from sapbert.artifacts import create, create_file
+from sapbert.errors import FormatError, SapbertError
 from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.draw import Names, PairsWriter
 from sapbert.vocab.columns import fold_names, to_curies
@@ -25,27 +24,15 @@ _PAIRS_AT_A_TIME = 500_000
 
 def write_reference(pairs: Pairs, target: Path, *, overwrite: bool = False) -> int:
     """Write `pairs` as text to `target`, whole or not at all; return how many could not be written."""
-    if target.is_dir():
-        raise ArtifactError(f"{target} is a folder; give the name of a text file")
-    if target.exists() and not overwrite:
-        raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
-    target.parent.mkdir(parents=True, exist_ok=True)
     left_out = 0
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
-    try:
-        with open(partial, "wb") as file:
-            for start in range(0, len(pairs), _PAIRS_AT_A_TIME):
-                lines = _lines(pairs, start, min(start + _PAIRS_AT_A_TIME, len(pairs)))
-                # Of three bars in a row nobody can tell which two are the separator.
-                clear = ~lines.str.contains("|||", literal=True)
-                whole = lines.filter(clear & (lines.str.count_matches("||", literal=True) == 2))
-                left_out += len(lines) - len(whole)
-                file.write("".join(f"{line}\n" for line in whole).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with create_file(target, overwrite=overwrite) as partial, open(partial, "wb") as file:
+        for start in range(0, len(pairs), _PAIRS_AT_A_TIME):
+            lines = _lines(pairs, start, min(start + _PAIRS_AT_A_TIME, len(pairs)))
+            # Of three bars in a row nobody can tell which two are the separator.
+            clear = ~lines.str.contains("|||", literal=True)
+            whole = lines.filter(clear & (lines.str.count_matches("||", literal=True) == 2))
+            left_out += len(lines) - len(whole)
+            file.write("".join(f"{line}\n" for line in whole).encode())
     return left_out
 
 

@@ -1,13 +1,18 @@
-"""What one training run does; defaults follow the paper's pretraining."""
+"""What one training run does; defaults follow the paper's pretraining.
+
+A setting is said once, here: `cli.options` makes an option of its name, type, default and docstring.
+"""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from sapbert.errors import ConfigError, FormatError
 
@@ -16,6 +21,18 @@ PoolingName = Literal["cls", "mean", "mean-all-tokens", "first-token", "no-speci
 Precision = Literal["fp32", "bf16", "fp16"]
 Schedule = Literal["constant", "linear"]
 Triplets = Literal["all", "hard", "semihard", "easy", "off"]
+_LEAST = {
+    "max_length": 1,
+    "chunk": 1,
+    "evaluate_every": 1,
+    "checkpoint_every": 1,
+    "keep": 1,
+    "held_out": 0,
+    "weight_decay": 0,
+    "seed": 0,
+}
+_ABOVE_ZERO = ("epochs", "learning_rate", "clip")
+_KINDS = {int: "a whole number", float: "a number", Mapping: "a table of numbers"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,32 +40,40 @@ class TrainSettings:
     """Every field is also an option of `sapbert train` and a key of a recipe."""
 
     pooling: PoolingName = "cls"
-    """Which vector stands for a name: cls, mean, mean-all-tokens, first-token or no-special."""
+    """Which vector stands for a name."""
     max_length: int = 25
     """Tokens of a name; longer ones are cut."""
+    loss: LossName = "ms"
+    """What a step minimises."""
+    loss_settings: Mapping[str, float] = field(default_factory=dict)
+    """Parameters of the loss, where they are not to be its defaults."""
+    triplets: Triplets = "all"
+    """Whose pairs are trained on: of all triplets not learned yet, or of the hard, semihard or easy ones; off
+    takes every pair of a batch."""
+    margin: float = 0.2
+    """How much farther than the positive a negative must be for a triplet to count as learned."""
+
     batch_size: int = 256
     """Pairs a step, over all processes."""
     chunk: int | None = None
-    """Names encoded at a time, for batches larger than memory; none encodes them in one pass."""
+    """Names encoded at a time, for batches larger than memory; without it all are, in one pass."""
     epochs: float = 1.0
     """Times through all pairs; a fraction ends within an epoch."""
     learning_rate: float = 2e-5
+    """Step size of AdamW, after warm-up."""
     weight_decay: float = 0.01
+    """How strongly AdamW pulls weights to zero."""
     schedule: Schedule = "constant"
     """After warm-up, keep the learning rate or let it fall to nothing at the last step."""
     warmup: float = 0.0
     """Fraction of all steps over which the learning rate rises."""
     clip: float | None = None
-    """Largest norm of the gradient; none does not clip."""
+    """Largest norm of the gradient; without it nothing is clipped."""
     precision: Precision = "fp32"
-    """bf16 or fp16 run the encoder in mixed precision."""
-    loss: LossName = "ms"
-    """ms, circle, nca, lifted, infonce, triplet or cosine."""
-    triplets: Triplets = "all"
-    """Which triplets give the pairs to train on: all that are not learned yet, hard, semihard or easy ones;
-    off trains on every pair of a batch."""
-    margin: float = 0.2
-    """How much farther than the positive a negative must be for a triplet to count as learned."""
+    """bf16 and fp16 run the encoder in mixed precision."""
+    seed: int = 33
+    """Same settings and seed, same model."""
+
     held_out: int = 1000
     """Concepts kept from training to measure with; 0 measures nothing."""
     evaluate_every: int = 1000
@@ -57,20 +82,19 @@ class TrainSettings:
     """Steps between checkpoints."""
     keep: int = 2
     """Checkpoints kept."""
-    seed: int = 33
-    """Same settings and seed, same model."""
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
-            choices = get_args(hint)
-            if choices and isinstance(choices[0], str) and getattr(self, name) not in choices:
-                raise ConfigError(f"{name} is one of {', '.join(choices)}; got {getattr(self, name)!r}")
-        for name in ("max_length", "batch_size", "evaluate_every", "checkpoint_every", "keep"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is at least 1, got {getattr(self, name)}")
-        for name in ("epochs", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} is above 0, got {getattr(self, name)}")
+            if not _fits(getattr(self, name), hint):
+                raise ConfigError(f"{name} is {_described(hint)}; got {getattr(self, name)!r}")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name} is at least {least}, got {value}")
+        for name in _ABOVE_ZERO:
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(f"{name} is above 0, got {value}")
         if not 0 <= self.warmup < 1:
             raise ConfigError(f"warmup is a fraction in [0, 1), got {self.warmup}; 0.1 means 10%")
         if self.batch_size < 2:
@@ -86,21 +110,45 @@ def read_recipe(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise FormatError(path, None, f"cannot be read: {error.strerror}") from error
     for key in content:
-        _refuse_unknown(path, key)
+        refuse_unknown(path, key)
     return content
 
 
-def settings_from(recipe: Mapping[str, Any], options: Mapping[str, Any]) -> TrainSettings:
-    """Make settings of a recipe and of options, which count more; an option that is None was not given."""
-    given = {name: value for name, value in options.items() if value is not None}
-    try:
-        return TrainSettings(**{**recipe, **given})
-    except TypeError as error:
-        raise ConfigError(f"a setting has a value of the wrong type: {error}") from error
-
-
-def _refuse_unknown(path: Path, key: str) -> None:
+def refuse_unknown(where: Path, key: str) -> None:
+    """Refuse a key of the file `where` that is no setting, and name the nearest one that is."""
     known = [field.name for field in fields(TrainSettings)]
     if key not in known:
         near = get_close_matches(key, known, n=1, cutoff=0.0)
-        raise ConfigError(f"{path}: there is no setting {key!r}; the nearest is {near[0]!r}")
+        raise ConfigError(f"{where}: there is no setting {key!r}; the nearest is {near[0]!r}")
+
+
+def settings_from(recipe: Mapping[str, Any], options: Mapping[str, Any]) -> TrainSettings:
+    """Make settings of a recipe and of options, which count more; an option that is None was not given.
+
+    Loss settings count more one by one: those that the recipe alone names stay.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, value in given.items():
+        if isinstance(value, Mapping) and isinstance(recipe.get(name), Mapping):
+            given[name] = {**recipe[name], **value}
+    return TrainSettings(**{**recipe, **given})
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Tell whether a field of this type takes the value; a whole number passes for a number."""
+    if isinstance(hint, UnionType):
+        return any(_fits(value, part) for part in get_args(hint))
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if get_origin(hint) is Mapping:
+        return isinstance(value, Mapping) and all(_fits(part, float) for part in value.values())
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return isinstance(value, hint) and not isinstance(value, bool)
+
+
+def _described(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(get_args(hint))}"
+    kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
+    return _KINDS[get_origin(kind) or kind]

@@ -32,7 +32,7 @@ from sapbert.training.batches import Batches, Split, split_pairs
 from sapbert.training.card import model_card
 from sapbert.training.checkpoints import Checkpoints
 from sapbert.training.gather import any_process, joined, sum_gradients, wait_for_all, world
-from sapbert.training.losses import make_loss
+from sapbert.training.losses import Loss, make_loss
 from sapbert.training.metrics import Metrics, read_metrics, write_metrics
 from sapbert.training.mining import MiningSettings
 from sapbert.training.retrieval import retrieval_accuracy
@@ -65,13 +65,16 @@ def train(
 
     With `resume`, go on from the newest whole checkpoint of the run that was to write `target`.
     """
+    # What cannot work is refused before anything is loaded or removed.
+    loss = make_loss(settings.loss, settings.loss_settings)
+    mining = MiningSettings(margin=settings.margin, triplets=settings.triplets)
     folder = target.with_name(f"{target.name}.run")
     with joined(device), _Interruption() as interruption:
         first = world()[0] == 0
         if first:
             _make_room(target, folder, resume=resume, overwrite=overwrite)
         wait_for_all()
-        run = _Run.start(pairs, base, settings, device)
+        run = _Run.start(pairs, base, settings, device, loss, mining)
         checkpoints = Checkpoints(folder, keep=settings.keep)
         described = {"base": base, "pairs": pairs.manifest.fingerprint, **asdict(settings)}
         done = run.restore(checkpoints.newest(described))
@@ -101,7 +104,15 @@ class _Run:
     """Steps of the whole run."""
 
     @classmethod
-    def start(cls, pairs: Pairs, base: str, settings: TrainSettings, device: torch.device) -> Self:
+    def start(
+        cls,
+        pairs: Pairs,
+        base: str,
+        settings: TrainSettings,
+        device: torch.device,
+        loss: Loss,
+        mining: MiningSettings,
+    ) -> Self:
         """Load the base encoder and set everything up for the first step."""
         rank, processes = world()
         model, tokenizer = load_encoder(base)
@@ -135,8 +146,8 @@ class _Run:
                     max_length=settings.max_length,
                     dtype=dtype,
                 ),
-                make_loss(settings.loss),
-                MiningSettings(margin=settings.margin, triplets=settings.triplets),
+                loss,
+                mining,
                 device,
                 settings.chunk,
             ),

@@ -42,6 +42,7 @@ MANY = ("synonyms", "types")
 ROWS_A_BATCH = 200_000
 _BOM = b"\xef\xbb\xbf"
 _LONGEST_HEADER = 1 << 20
+_LONGEST_FIELD = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,9 @@ def tsv_batches(source: Source, intake: Intake, choose: Choose) -> Iterator[Batc
 
 def csv_batches(source: Source, intake: Intake, choose: Choose) -> Iterator[Batch]:
     """Read comma-separated values, or such by semicolons or tabs, in which fields may be quoted."""
-    header = first_line(source, intake)
-    delimiter = max(",;\t", key=header.count)
+    delimiter = csv_delimiter(first_line(source, intake))
     with intake.stream(source) as stream:
-        records = _csv_records(stream, delimiter, source.name, intake)
+        records = csv_records(stream, source.name, intake, delimiter=delimiter)
         columns = next(records, (1, [""]))[1]
         roles = choose(columns)
         wanted = [columns.index(column) for column in roles.values()]
@@ -120,7 +120,7 @@ def jsonl_batches(source: Source, intake: Intake, choose: Choose, separator: str
     roles: dict[str, str] | None = None
     first = 1
     for block in intake.blocks(source):
-        objects = list(_json_objects(block, first, source.name, intake))
+        objects = list(json_objects(block, first, source.name, intake))
         first += block.count(b"\n")
         if roles is None:
             roles = choose(list(dict.fromkeys(key for _, found in objects for key in found)))
@@ -154,6 +154,57 @@ def parquet_batches(path: Path, source: Source, intake: Intake, choose: Choose) 
     except (pl.exceptions.PolarsError, OSError) as error:
         problem = str(error).partition("\n")[0]
         raise FormatError(source.name, None, f"no readable Parquet file: {problem}") from error
+
+
+def csv_delimiter(header: str) -> str:
+    """Tell what parts the fields of a CSV file."""
+    return max(",;\t", key=header.count)
+
+
+def csv_records(
+    stream: BinaryIO, name: str, intake: Intake, *, delimiter: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records of the header's length, each with the line where it starts."""
+    broken: dict[int, str] = {}
+    # The module's own limit, for the whole process, is far below a field that a user may have.
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    reader = csv.reader(_decoded(stream, broken), delimiter=delimiter, strict=True, quoting=quoting)
+    width = 0
+    while True:
+        start = reader.line_num + 1
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            intake.bad(FormatError(name, start, f"broken record: {error}", hint="is a quote left open?"))
+            continue
+        if broken:
+            intake.bad(FormatError(name, *broken.popitem(), hint="the file must be UTF-8"))
+            broken.clear()
+        elif len(record) == (width := width or len(record)):
+            yield start, record
+        elif any(field.strip() for field in record):
+            intake.bad(FormatError(name, start, f"expected {width} columns, found {len(record)}"))
+
+
+def json_objects(block: bytes, first: int, name: str, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects in the lines of a block, each with its line, counted from `first`."""
+    for number, line in enumerate(block.split(b"\n"), first):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except UnicodeDecodeError as error:
+            intake.bad(FormatError(name, number, utf8_problem(line, error), hint="the file must be UTF-8"))
+        except (ValueError, RecursionError) as error:
+            intake.bad(FormatError(name, number, f"no JSON: {error}", hint="one object a line is wanted"))
+        else:
+            if isinstance(found, dict):
+                yield number, found
+            else:
+                problem = f"a {type(found).__name__} instead of an object"
+                intake.bad(FormatError(name, number, problem, hint="one object a line is wanted"))
 
 
 def text_lines(block: bytes, first: int, source: Source, intake: Intake) -> pl.DataFrame:
@@ -208,31 +259,6 @@ def _advance(numbers: Iterable[tuple[int, int]], start: int, row: int) -> int:
     return next(line for index, line in numbers if index == start + row)
 
 
-def _csv_records(
-    stream: BinaryIO, delimiter: str, name: str, intake: Intake
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records of the header's length, each with the line where it starts."""
-    broken: dict[int, str] = {}
-    reader = csv.reader(_decoded(stream, broken), delimiter=delimiter, strict=True)
-    width = 0
-    while True:
-        start = reader.line_num + 1
-        try:
-            record = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            intake.bad(FormatError(name, start, f"broken record: {error}", hint="is a quote left open?"))
-            continue
-        if broken:
-            intake.bad(FormatError(name, *broken.popitem(), hint="the file must be UTF-8"))
-            broken.clear()
-        elif len(record) == (width := width or len(record)):
-            yield start, record
-        elif any(field.strip() for field in record):
-            intake.bad(FormatError(name, start, f"expected {width} columns, found {len(record)}"))
-
-
 def _decoded(stream: BinaryIO, broken: dict[int, str]) -> Iterator[str]:
     """Decode line by line, noting in `broken` the lines that are not UTF-8."""
     for number, raw in enumerate(stream, 1):
@@ -242,26 +268,6 @@ def _decoded(stream: BinaryIO, broken: dict[int, str]) -> Iterator[str]:
         except UnicodeDecodeError as error:
             broken[number] = utf8_problem(line, error)
             yield line.decode("utf-8", "replace")
-
-
-def _json_objects(
-    block: bytes, first: int, name: str, intake: Intake
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(block.split(b"\n"), first):
-        if not line.strip():
-            continue
-        try:
-            found = json.loads(line)
-        except UnicodeDecodeError as error:
-            intake.bad(FormatError(name, number, utf8_problem(line, error), hint="the file must be UTF-8"))
-        except (ValueError, RecursionError) as error:
-            intake.bad(FormatError(name, number, f"no JSON: {error}", hint="one object a line is wanted"))
-        else:
-            if isinstance(found, dict):
-                yield number, found
-            else:
-                problem = f"a {type(found).__name__} instead of an object"
-                intake.bad(FormatError(name, number, problem, hint="one object a line is wanted"))
 
 
 def _json_field(role: str, value: object, separator: str) -> str | list[str] | None:

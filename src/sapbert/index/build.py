@@ -1,0 +1,227 @@
+"""From a vocabulary and an encoder to an index artifact: encode in chunks, assemble, measure, seal.
+
+Memory holds one chunk, whatever the size (but see `index.entries_writer`); time goes to encoding, so what was
+encoded is never encoded again: not after a kill (`index.chunks`), and not where `update` names an index that
+has the name already. Its vectors are taken only where that gives the same index as encoding would.
+
+Recall is measured on names of the index, each against all others: how many of the ten nearest in full
+precision are found. For kind ann the number of candidates is doubled until recall no longer rises.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapbert.artifacts import Manifest, create
+from sapbert.errors import ConfigError, SapbertError
+from sapbert.index.chunks import Chunk, ChunkStore
+from sapbert.index.entries import Entries
+from sapbert.index.entries_writer import write_entries
+from sapbert.index.folder import (
+    ENCODER,
+    ENTRIES,
+    KIND,
+    VOCABULARY,
+    Kind,
+    open_index,
+    open_search,
+    require_encoder,
+)
+from sapbert.index.recall import SIZE, Near, Sample, choose_candidates, merged
+from sapbert.index.sparse import SPARSE, SparseSettings, require_scipy, write_sparse
+from sapbert.index.vectors import Precision, Vectors, VectorWriter, quantised
+from sapbert.protocols import Encoder
+from sapbert.vocab.intake import Progress, silent
+from sapbert.vocab.vocabulary import Vocabulary
+
+ROWS_A_CHUNK = 16_384
+"""Names encoded between two points from which a killed build goes on: under a minute on two cores."""
+ROWS_A_CALL = 2_048
+"""Names encoded between two signs of progress."""
+ANN_FROM = 50_000
+"""Names from which codes are worth their small loss; below, an exact search takes some ten milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSettings:
+    """How an index is made; every field is also an option of `sapbert index`."""
+
+    kind: Kind | None = None
+    """Exact or by codes; by default as the number of names suggests."""
+    precision: Precision | None = None
+    """How vectors are stored; by default fp32 for flat and int8 for ann."""
+    hybrid: bool = False
+    """Know spelling too, for `sapbert link --sparse-weight`."""
+
+    def resolved(self, names: int) -> tuple[Kind, Precision]:
+        """Decide what was left open."""
+        kind = self.kind or (Kind.ANN if names >= ANN_FROM else Kind.FLAT)
+        return kind, self.precision or (Precision.INT8 if kind is Kind.ANN else Precision.FP32)
+
+
+def build_index(
+    vocabulary: Vocabulary,
+    encoder: Encoder,
+    encoder_folder: Path,
+    target: Path,
+    settings: IndexSettings,
+    *,
+    update: Path | None = None,
+    overwrite: bool = False,
+    progress: Progress = silent,
+) -> Manifest:
+    """Write the index of a vocabulary to `target`; return its manifest.
+
+    `encoder_folder`, from which `encoder` was opened, is copied into the index.
+    """
+    if settings.hybrid:
+        require_scipy()
+    chunks = run_folder(target)
+    with _full_disk_explained(chunks), create(target, overwrite=overwrite) as draft:
+        (draft.path / ENTRIES).mkdir()
+        entries = write_entries(vocabulary, draft.path / ENTRIES)
+        kind, precision = settings.resolved(len(entries))
+        known = None if update is None else _Known.open(update, encoder, precision)
+        store = ChunkStore(chunks, _identity(vocabulary, encoder, precision))
+        work = _Encoding(entries, encoder, precision, Sample.of(entries, encoder), known)
+        work.run(store, progress)
+        measured = _measure(draft.path, kind, work.sample, work.assemble(store, draft.path))
+        if settings.hybrid:
+            (draft.path / SPARSE).mkdir()
+            write_sparse(entries.folded, draft.path / SPARSE, SparseSettings(), progress=progress)
+        shutil.copytree(encoder_folder, draft.path / ENCODER)
+        manifest = draft.seal(
+            KIND,
+            settings={name: value for name, value in asdict(settings).items() if value is not None},
+            inputs={
+                VOCABULARY: {"name": vocabulary.path.name, "fingerprint": vocabulary.fingerprint},
+                ENCODER: {"fingerprint": encoder.fingerprint},
+            },
+            counts={"names": len(entries), "concepts": len(entries.concepts)},
+            details={"kind": kind, "precision": precision, "dimension": encoder.dimension, **measured},
+        )
+    store.remove()
+    return manifest
+
+
+def run_folder(target: Path) -> Path:
+    """Where finished chunks are kept until the index is written."""
+    return target.with_name(f"{target.name}.run")
+
+
+def _identity(vocabulary: Vocabulary, encoder: Encoder, precision: Precision) -> dict[str, Any]:
+    """What two builds must share for one to go on with the other's chunks."""
+    return {
+        "vocabulary": vocabulary.fingerprint,
+        "encoder": encoder.fingerprint,
+        "precision": precision.value,
+        "rows": ROWS_A_CHUNK,
+        "sample": SIZE,
+    }
+
+
+class _Known(NamedTuple):
+    """An older index whose vectors are used again."""
+
+    entries: Entries
+    vectors: Vectors
+
+    @classmethod
+    def open(cls, path: Path, encoder: Encoder, precision: Precision) -> Self:
+        _, entries, manifest = open_index(path)
+        require_encoder(path, manifest, encoder)
+        vectors = Vectors.open(path)
+        if vectors.precision not in (precision, Precision.FP32):
+            raise ConfigError(
+                f"{path} stores vectors as {vectors.precision}, which cannot become {precision}; "
+                f"give --precision {vectors.precision} or leave out --update"
+            )
+        return cls(entries, vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """Encodes the names of an index, chunk by chunk."""
+
+    entries: Entries
+    encoder: Encoder
+    precision: Precision
+    sample: Sample
+    known: _Known | None
+
+    def run(self, store: ChunkStore, progress: Progress) -> None:
+        """Finish every chunk that `store` lacks."""
+        for number, start, stop in self._chunks():
+            if not store.has(number):
+                store.save(number, self._chunk(start, stop, progress))
+            progress("names", stop, len(self.entries))
+
+    def assemble(self, store: ChunkStore, folder: Path) -> Near:
+        """Write the vectors of all chunks to `folder`; return what an exact search of the sample found."""
+        near = []
+        with VectorWriter(folder, self.encoder.dimension, self.precision) as writer:
+            for number, _, _ in self._chunks():
+                chunk = store.load(number)
+                writer.append(chunk.vectors)
+                near.append(chunk.near)
+        return merged(near)
+
+    def _chunks(self) -> Iterator[tuple[int, int, int]]:
+        """Number, first row and end of each chunk."""
+        for number, start in enumerate(range(0, len(self.entries), ROWS_A_CHUNK)):
+            yield number, start, min(start + ROWS_A_CHUNK, len(self.entries))
+
+    def _chunk(self, start: int, stop: int, progress: Progress) -> Chunk:
+        vectors = np.empty((stop - start, self.encoder.dimension), np.float32)
+        for first in range(start, stop, ROWS_A_CALL):
+            names = self.entries.folded.span(first, min(first + ROWS_A_CALL, stop))
+            vectors[first - start :][: len(names)] = self._vectors(names)
+            progress("names", first + len(names), len(self.entries))
+        return Chunk(quantised(vectors, self.precision), self.sample.nearest(vectors, start))
+
+    def _vectors(self, names: list[str]) -> NDArray[np.float32]:
+        """Take the vectors that are known and encode the others."""
+        if self.known is None:
+            return self.encoder.encode(names)
+        rows = self.known.entries.rows_of(names)
+        vectors = np.empty((len(names), self.encoder.dimension), np.float32)
+        vectors[rows >= 0] = self.known.vectors.floats(rows[rows >= 0])
+        new = np.flatnonzero(rows < 0).tolist()
+        if new:
+            vectors[new] = self.encoder.encode([names[number] for number in new])
+        return vectors
+
+
+def _measure(folder: Path, kind: Kind, sample: Sample, truth: Near) -> dict[str, float]:
+    """Measure recall and, for kind ann, write codes and choose how many candidates they give."""
+    if kind is Kind.FLAT:
+        return {"recall@10": sample.recall(open_search(folder, kind, 0), truth)}
+    from sapbert.index.ann import write_codes
+
+    write_codes(folder, Vectors.open(folder))
+    candidates, recall = choose_candidates(
+        lambda number: sample.recall(open_search(folder, kind, number), truth)
+    )
+    return {"recall@10": recall, "candidates": candidates}
+
+
+@contextmanager
+def _full_disk_explained(chunks: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise SapbertError(
+            f"{chunks.parent}: no space is left; make room and give the same command again, "
+            f"which goes on with what is in {chunks.name}"
+        ) from error

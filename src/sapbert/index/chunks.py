@@ -1,0 +1,91 @@
+"""Vectors on their way into an index: chunks that outlive the process which encoded them.
+
+Encoding fifteen million names takes hours. Each chunk is written beside the target, in `TARGET.run`, synced
+and renamed when it is whole; who comes after a kill or a full disk encodes only what is missing. A folder
+left by another encoder, vocabulary or precision is of no use and is emptied.
+
+With its vectors a chunk keeps, for a sample of names, which rows of the chunk lie nearest in full precision.
+Together these are an exact search, against which the index is measured when exact vectors are gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+
+from sapbert.errors import ArtifactError
+from sapbert.index.recall import Near
+from sapbert.index.vectors import Vectors
+
+_IDENTITY = "chunks.json"
+
+
+class Chunk(NamedTuple):
+    """The vectors of some rows."""
+
+    vectors: Vectors
+    near: Near
+    """What of it lies nearest to the names of the sample."""
+
+
+class ChunkStore:
+    """The folder of finished chunks."""
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+        """Open the chunks of this very build, or begin anew."""
+        self.folder = folder
+        file = folder / _IDENTITY
+        if file.is_file() and _read(file) == identity:
+            return
+        if folder.exists():
+            if not file.is_file() and any(folder.iterdir()):
+                raise ArtifactError(f"{folder} is not empty and holds no chunks; remove it")
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        file.write_text(json.dumps(identity), encoding="utf-8")
+
+    def has(self, number: int) -> bool:
+        """Tell whether a chunk is finished."""
+        return self._file(number).exists()
+
+    def save(self, number: int, chunk: Chunk) -> None:
+        """Write a chunk so that it is there whole or not at all."""
+        partial = self._file(number).with_suffix(".partial")
+        with open(partial, "wb") as file:
+            scales = np.empty(0) if chunk.vectors.scales is None else chunk.vectors.scales
+            np.savez(
+                file, data=chunk.vectors.data, scales=scales, scores=chunk.near.scores, rows=chunk.near.rows
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self._file(number))
+
+    def load(self, number: int) -> Chunk:
+        """Read a finished chunk."""
+        try:
+            with open(self._file(number), "rb") as file, np.load(file, allow_pickle=False) as arrays:
+                scales = arrays["scales"] if len(arrays["scales"]) else None
+                return Chunk(Vectors(arrays["data"], scales), Near(arrays["scores"], arrays["rows"]))
+        except (BadZipFile, ValueError, KeyError, EOFError) as error:
+            raise ArtifactError(f"{self._file(number)} is damaged: {error}; remove it and go on") from error
+
+    def remove(self) -> None:
+        """Delete all chunks, when the index is written."""
+        shutil.rmtree(self.folder)
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"{number:06}.npz"
+
+
+def _read(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return None

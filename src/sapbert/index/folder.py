@@ -1,0 +1,68 @@
+"""The index artifact: all that linking needs, in one folder that can be moved.
+
+| where | what |
+|---|---|
+| `entries/` | names, concepts, types (`index.entries`) |
+| `vectors.npy`, `scales.npy` | a vector for each name (`index.vectors`) |
+| `codes.npy`, `frame.npy`, `mean.npy` | of kind ann, what finds candidates (`index.ann`) |
+| `sparse/` | of a hybrid index, what names are made of (`index.sparse`) |
+| `encoder/` | the encoder that made the vectors, as ONNX |
+
+Opening compares sizes and not checksums: reading all of fifteen million vectors would take longer than the
+linking. `sapbert show INDEX` compares checksums.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+from sapbert.artifacts import Manifest, load_manifest
+from sapbert.errors import ArtifactError
+from sapbert.index.entries import Entries
+from sapbert.index.flat import FlatIndex
+from sapbert.index.vectors import Vectors
+from sapbert.protocols import Encoder, Index
+
+KIND = "index"
+ENTRIES, ENCODER, VOCABULARY = "entries", "encoder", "vocabulary"
+
+
+class Kind(StrEnum):
+    """How an index searches."""
+
+    FLAT = "flat"
+    ANN = "ann"
+
+
+def open_index(path: Path, *, threads: int | None = None) -> tuple[Index, Entries, Manifest]:
+    """Open an artifact written by `sapbert index`; so many `threads` search it, by default one a core."""
+    manifest = load_manifest(path, kind=KIND, verify=False)
+    entries = Entries.open(path / ENTRIES)
+    index = open_search(path, Kind(manifest.details["kind"]), manifest.details.get("candidates", 0), threads)
+    if not len(index) == len(entries) == manifest.counts["names"]:
+        raise ArtifactError(
+            f"{path} is damaged: {len(index)} vectors for {len(entries)} names; make it again"
+        )
+    return index, entries, manifest
+
+
+def open_search(folder: Path, kind: Kind, candidates: int, threads: int | None = None) -> Index:
+    """Open the vectors in `folder`, and the codes if it is of kind ann."""
+    vectors = Vectors.open(folder)
+    if kind is Kind.FLAT:
+        return FlatIndex(vectors)
+    # An index that does without faiss should not wait for it to load.
+    from sapbert.index.ann import AnnIndex
+
+    return AnnIndex.open(folder, vectors, candidates=candidates, threads=threads)
+
+
+def require_encoder(path: Path, manifest: Manifest, encoder: Encoder) -> None:
+    """Refuse an encoder other than the one that made the vectors of the index at `path`."""
+    made_by = manifest.inputs[ENCODER]["fingerprint"]
+    if encoder.fingerprint != made_by:
+        raise ArtifactError(
+            f"{path} was made by the encoder {made_by}, not by {encoder.fingerprint}: "
+            "their vectors do not compare; make the index again with this encoder"
+        )

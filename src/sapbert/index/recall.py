@@ -1,0 +1,81 @@
+"""How much of an exact search an index finds, measured while it is made.
+
+The exact search compares a sample of names with each chunk of vectors at the moment they are encoded, in full
+precision; afterwards there are only stored ones. The sample is spread evenly over the names in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapbert.index.entries import Entries
+from sapbert.protocols import Encoder, Index
+
+SIZE = 200
+"""Names in a sample."""
+NEIGHBOURS = 10
+FEWEST_CANDIDATES, MOST_CANDIDATES = 100, 6_400
+WORTH = 0.001
+"""Recall that twice the candidates must add."""
+
+
+class Near(NamedTuple):
+    """The nearest rows of each name of a sample, itself left out."""
+
+    scores: NDArray[np.float32]
+    """Best first; -inf where there are fewer rows.  # (sample, NEIGHBOURS)"""
+    rows: NDArray[np.int64]
+
+
+class Sample(NamedTuple):
+    """Names whose neighbours are looked for."""
+
+    rows: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, entries: Entries, encoder: Encoder) -> Sample:
+        """Choose and encode a sample of all names."""
+        rows = np.unique(np.linspace(0, len(entries) - 1, SIZE).astype(np.int64))
+        return cls(rows, encoder.encode(entries.folded.take(rows)))
+
+    def nearest(self, vectors: NDArray[np.float32], start: int) -> Near:
+        """Compare with the vectors of the rows from `start` on."""
+        scores = self.vectors @ vectors.T
+        own = self.rows - start
+        inside = (own >= 0) & (own < len(vectors))
+        scores[inside, own[inside]] = -np.inf
+        rows = np.broadcast_to(np.arange(start, start + len(vectors)), scores.shape)
+        return _best(scores, rows)
+
+    def recall(self, index: Index, truth: Near) -> float:
+        """Return the share of the true neighbours that `index` finds."""
+        _, found = index.search(self.vectors, NEIGHBOURS + 1)
+        found[found == self.rows[:, np.newaxis]] = -1
+        hits = (truth.rows[:, :, np.newaxis] == found[:, np.newaxis, :]).any(axis=2)
+        real = np.isfinite(truth.scores)
+        return float(hits[real].mean()) if real.any() else 1.0
+
+
+def merged(parts: Sequence[Near]) -> Near:
+    """Put together what was found in all chunks."""
+    scores, rows = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+    return _best(scores, rows)
+
+
+def choose_candidates(recall_with: Callable[[int], float]) -> tuple[int, float]:
+    """Double the number of candidates until that adds too little; return it with its recall."""
+    candidates = FEWEST_CANDIDATES
+    recall = recall_with(candidates)
+    while candidates < MOST_CANDIDATES and (more := recall_with(2 * candidates)) >= recall + WORTH:
+        candidates, recall = 2 * candidates, more
+    return candidates, recall
+
+
+def _best(scores: NDArray[np.float32], rows: NDArray[np.int64]) -> Near:
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :NEIGHBOURS]
+    return Near(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))

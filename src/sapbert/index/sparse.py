@@ -1,0 +1,299 @@
+"""Character n-gram tf-idf of all names: what spelling alone says. The `hybrid` extra.
+
+The cosines are those of scikit-learn's `TfidfVectorizer(analyzer="char", ngram_range=(1, 2))`, but for names
+that repeat an n-gram more than 255 times. On disk is what each name contains, as n-gram numbers and counts in
+the order of rows; it is mapped and read in blocks. So a batch of mentions costs a scan. There is no inverted
+index, on purpose: a single character is in half of all names, so the lists to add up would be as long, and
+scattered; scipy multiplies a block with a batch ten times faster than numpy adds such lists up.
+
+| file | type | what |
+|---|---|---|
+| `ngrams.npy` | int64 | the n-grams, 21 bits a character, in order; their places are their numbers |
+| `idf.npy` | float32 (n-grams) | inverse document frequency, smoothed |
+| `offsets.npy` | int64 (rows + 1) | where the n-grams of each row begin |
+| `numbers.npy`, `counts.npy` | uint16 or uint32, uint8 | the n-grams of a row and how often it has them |
+| `scales.npy` | float32 (rows) | 1 / length of the row's vector |
+| `settings.json` | | the shortest and the longest n-gram |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapbert.arrays import ArrayWriter, Texts, map_array
+from sapbert.errors import ConfigError, MissingExtraError
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, and how much of how much."""
+SPARSE = "sparse"
+"""Where in an index artifact all this lies."""
+_BITS = 21
+"""Enough for any character, and for three of them in 64 bits."""
+_MOST_COUNTED = 255
+_ROWS, _MENTIONS = 16_384, 64
+"""Names and mentions multiplied at a time: 4 MB of scores, which stay in the processor's cache."""
+_WEIGHTS = 16 << 20
+"""Most numbers in the table of a batch: languages with thousands of characters have millions of n-grams."""
+_SETTINGS = "settings.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SparseSettings:
+    """Which n-grams are counted."""
+
+    shortest: int = 1
+    longest: int = 2
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shortest <= self.longest <= 3:
+            raise ConfigError(f"n-grams have 1 to 3 characters, got {self.shortest} to {self.longest}")
+
+
+class Bags(NamedTuple):
+    """What some texts contain: n-grams, told by key or number, and how often, text after text."""
+
+    offsets: NDArray[np.int64]
+    """Where each text begins.  # (texts + 1,)"""
+    ngrams: NDArray[np.int64]
+    counts: NDArray[np.float32]
+
+
+def write_sparse(
+    names: Texts,
+    folder: Path,
+    settings: SparseSettings,
+    *,
+    progress: Progress = lambda _what, _done, _total: None,
+) -> None:
+    """Write the n-grams of `names`, which are folded, to `folder`.
+
+    Passes over the names twice, because how rare an n-gram is shows at the end of the first.
+    """
+    require_scipy()
+    ngrams, frequency = _count(_spans(names), settings)
+    idf = np.log((1 + len(names)) / (1 + frequency)) + 1
+    np.save(folder / "ngrams.npy", ngrams)
+    np.save(folder / "idf.npy", idf.astype(np.float32))
+    (folder / _SETTINGS).write_text(json.dumps(asdict(settings)) + "\n", encoding="utf-8")
+    number_type = np.uint16 if len(ngrams) <= np.iinfo(np.uint16).max else np.uint32
+    with (
+        ArrayWriter(folder / "offsets.npy", np.int64) as offsets,
+        ArrayWriter(folder / "numbers.npy", number_type) as numbers,
+        ArrayWriter(folder / "counts.npy", np.uint8) as counts,
+        ArrayWriter(folder / "scales.npy", np.float32) as scales,
+    ):
+        offsets.append(np.zeros(1, np.int64))
+        for span in _spans(names):
+            bags = _number(_bags(span, settings), ngrams)
+            offsets.append(bags.offsets[1:] + numbers.rows)
+            numbers.append(bags.ngrams)
+            counts.append(bags.counts)
+            scales.append(_scales(bags, idf))
+            progress("spelling", scales.rows, len(names))
+
+
+@dataclass(frozen=True, slots=True)
+class SparseIndex:
+    """Finds the names that are spelled most like a mention."""
+
+    settings: SparseSettings
+    ngrams: NDArray[np.int64]
+    idf: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    numbers: NDArray[np.uint16] | NDArray[np.uint32]
+    counts: NDArray[np.uint8]
+    scales: NDArray[np.float32]
+
+    @classmethod
+    def open(cls, folder: Path) -> SparseIndex:
+        """Map what `write_sparse` wrote."""
+        require_scipy()
+        settings = SparseSettings(**json.loads((folder / _SETTINGS).read_text(encoding="utf-8")))
+        small = (np.asarray(map_array(folder / f"{name}.npy")) for name in ("ngrams", "idf"))
+        large = (map_array(folder / f"{name}.npy") for name in ("offsets", "numbers", "counts", "scales"))
+        return cls(settings, *small, *large)
+
+    def __len__(self) -> int:
+        return len(self.scales)
+
+    def search(
+        self, mentions: Sequence[str], k: int, *, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return cosines, best first, and rows of the names nearest to folded `mentions`.
+
+        Equal cosines are in order of rows; only names that share an n-gram are found; -1 where there are
+        fewer than `k`. `allowed` says which rows may be.  # (mentions, k), (mentions, k)
+        """
+        scores = np.zeros((len(mentions), k), np.float32)
+        rows = np.full((len(mentions), k), -1, np.int64)
+        size = max(1, min(_MENTIONS, _WEIGHTS // max(1, len(self.ngrams))))
+        for first in range(0, len(mentions), size):
+            batch = mentions[first : first + size]
+            for at, best in enumerate(self._best(batch, k, allowed), start=first):
+                found = min(k, len(best.rows))
+                scores[at, :found], rows[at, :found] = best.scores[:k], best.rows[:k]
+        return scores, rows
+
+    def compare(self, mentions: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the cosine of each folded mention with each of its own `rows`, 0 where a row is -1.
+
+        # rows and result: (mentions, k)
+        """
+        scores = np.zeros(rows.shape, np.float32)
+        for at, (mention, own) in enumerate(zip(mentions, rows, strict=True)):
+            known = np.flatnonzero(own >= 0)
+            weights = self._weigh([mention])[:, 0]
+            for place, row in zip(known, own[known], strict=True):
+                here = slice(*self.offsets[row : row + 2])
+                scores[at, place] = weights[self.numbers[here]] @ self.counts[here] * self.scales[row]
+        return scores
+
+    def _best(self, mentions: Sequence[str], k: int, allowed: NDArray[np.bool_] | None) -> list[_Best]:
+        """The best rows of each mention, block after block."""
+        weights = self._weigh(mentions)
+        best = [_Best(np.empty(0, np.float32), np.empty(0, np.int64)) for _ in mentions]
+        for start in range(0, len(self), _ROWS):
+            stop = min(start + _ROWS, len(self))
+            offsets = self.offsets[start : stop + 1]
+            piece = slice(offsets[0], offsets[-1])
+            scores = _multiply(offsets - offsets[0], self.numbers[piece], self.counts[piece], weights)
+            scores *= self.scales[start:stop, np.newaxis]
+            if allowed is not None:
+                scores *= allowed[start:stop, np.newaxis]
+            floors = np.array([own.floor(k) for own in best], np.float32)
+            owners, rows = np.nonzero((scores > floors).T)
+            cuts = np.searchsorted(owners, np.arange(len(mentions) + 1))
+            for at in np.unique(owners):
+                better = rows[cuts[at] : cuts[at + 1]]
+                best[at] = best[at].joined(scores[better, at], better + start, k)
+        return best
+
+    def _weigh(self, mentions: Sequence[str]) -> NDArray[np.float32]:
+        """What an n-gram counts for each mention.  # (n-grams, mentions)"""
+        bags = _number(_bags(mentions, self.settings), self.ngrams)
+        owner = np.repeat(np.arange(len(mentions)), np.diff(bags.offsets))
+        weights = np.zeros((len(self.ngrams), len(mentions)), np.float32)
+        # Squared, because names are stored without their idf.
+        squares = self.idf[bags.ngrams] ** 2
+        weights[bags.ngrams, owner] = bags.counts * squares * _scales(bags, self.idf)[owner]
+        return weights
+
+
+class _Best(NamedTuple):
+    """The best rows so far, best first."""
+
+    scores: NDArray[np.float32]
+    rows: NDArray[np.int64]
+
+    def floor(self, k: int) -> np.float32:
+        """The score that a later row must exceed."""
+        return self.scores[-1] if len(self.scores) == k else np.float32(0)
+
+    def joined(self, scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> _Best:
+        """Return the best of these and of `rows`, which come after all seen before."""
+        if len(rows) > k:
+            # What equals the k-th stays, so that the lower row can win below.
+            kept = scores >= np.partition(scores, -k)[-k]
+            scores, rows = scores[kept], rows[kept]
+        scores, rows = np.concatenate([self.scores, scores]), np.concatenate([self.rows, rows])
+        order = np.argsort(-scores, kind="stable")[:k]
+        return _Best(scores[order], rows[order])
+
+
+def _multiply(
+    offsets: NDArray[np.int64],
+    numbers: NDArray[np.integer[Any]],
+    counts: NDArray[np.uint8],
+    weights: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Multiply what names contain with what it counts for each mention.  # (names, mentions)"""
+    content = counts.astype(np.float32), numbers.astype(np.int32), offsets.astype(np.int32)
+    names = require_scipy().csr_array(content, shape=(len(offsets) - 1, len(weights)))
+    scores: NDArray[np.float32] = names @ weights
+    return scores
+
+
+def _spans(names: Texts) -> Iterator[list[str]]:
+    return (names.span(start, min(start + _ROWS, len(names))) for start in range(0, len(names), _ROWS))
+
+
+def _count(
+    spans: Iterable[Sequence[str]], settings: SparseSettings
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The keys of all n-grams, in order, and how many texts have each."""
+    keys, frequency = np.empty(0, np.int64), np.empty(0, np.int64)
+    for span in spans:
+        new, times = np.unique(_bags(span, settings).ngrams, return_counts=True)
+        merged, place = np.unique(np.concatenate([keys, new]), return_inverse=True)
+        total = np.bincount(place, np.concatenate([frequency, times]), len(merged))
+        keys, frequency = merged, total.astype(np.int64)
+    return keys, frequency
+
+
+def _bags(texts: Sequence[str], settings: SparseSettings) -> Bags:
+    """Count the n-grams of each text, as keys in ascending order."""
+    lengths = np.array([len(text) for text in texts], np.int64)
+    ends = np.cumsum(lengths)
+    joined = "".join(texts).encode("utf-32-le", errors="surrogatepass")
+    # No character has the number 0 here, so a shorter n-gram never has the key of a longer one.
+    characters = np.frombuffer(joined, np.uint32).astype(np.int64) + 1
+    owner = np.repeat(np.arange(len(texts)), lengths)
+    left = ends[owner] - np.arange(len(characters))  # characters from here to the end of the text
+    keys, owners = [], []
+    key = np.zeros_like(characters)
+    for size in range(1, settings.longest + 1):
+        key = key[: len(characters) - size + 1] << _BITS | characters[size - 1 :]
+        if size >= settings.shortest:
+            inside = left[: len(key)] >= size
+            keys.append(key[inside])
+            owners.append(owner[: len(key)][inside])
+    return _tally(np.concatenate(keys), np.concatenate(owners), len(texts))
+
+
+def _tally(keys: NDArray[np.int64], owners: NDArray[np.int64], texts: int) -> Bags:
+    """Join equal keys of one text."""
+    order = np.lexsort((keys, owners))
+    keys, owners = keys[order], owners[order]
+    new = np.ones(len(keys), np.bool_)
+    new[1:] = (keys[1:] != keys[:-1]) | (owners[1:] != owners[:-1])
+    first = np.flatnonzero(new)
+    counts = np.diff(np.append(first, len(keys)))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owners[first], minlength=texts))])
+    return Bags(offsets, keys[first], np.minimum(counts, _MOST_COUNTED).astype(np.float32))
+
+
+def _number(bags: Bags, ngrams: NDArray[np.int64]) -> Bags:
+    """Tell n-grams by number; those that no name has are dropped, as scikit-learn does."""
+    numbers = np.searchsorted(ngrams, bags.ngrams)
+    here = np.zeros(len(numbers), np.bool_)
+    inside = numbers < len(ngrams)
+    here[inside] = ngrams[numbers[inside]] == bags.ngrams[inside]
+    kept = np.concatenate([[0], np.cumsum(here)])
+    return Bags(kept[bags.offsets], numbers[here], bags.counts[here])
+
+
+def _scales(bags: Bags, idf: NDArray[Any]) -> NDArray[np.float32]:
+    """1 / length of each text's vector; 0 for a text without n-grams."""
+    text = np.repeat(np.arange(len(bags.offsets) - 1), np.diff(bags.offsets))
+    squares = np.bincount(text, (bags.counts * idf[bags.ngrams]) ** 2, len(bags.offsets) - 1)
+    scales = np.zeros(len(squares), np.float32)
+    np.divide(1, np.sqrt(squares), out=scales, where=squares > 0, casting="same_kind")
+    return scales
+
+
+def require_scipy() -> ModuleType:
+    """Load scipy, or say which extra brings it."""
+    try:
+        import scipy.sparse
+    except ImportError:
+        raise MissingExtraError("scipy", "hybrid") from None
+    module: ModuleType = scipy.sparse
+    return module

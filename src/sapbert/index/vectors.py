@@ -1,0 +1,147 @@
+"""Unit vectors on disk, in full, half or a quarter of the room, mapped into memory.
+
+`int8` rounds each vector to 127 steps of its largest component, and scores are cosines with that. Whatever
+the precision, arithmetic is in float32 and some thousand rows at a time: no file is held in memory whole.
+
+Scores that are given out come from `rank` alone. A matrix product may round a row's score differently in
+other company; `rank` does not: equal vectors have equal scores, alone as in a batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapbert.arrays import ArrayWriter, map_array
+from sapbert.protocols import Index
+
+Rows = slice | NDArray[np.integer[Any]]
+ROUNDING = 1e-5
+"""More than two ways to compute the cosine of unit vectors in float32 ever differ."""
+_VECTORS, _SCALES = "vectors.npy", "scales.npy"
+_STEPS = 127
+
+
+class Precision(StrEnum):
+    """How a component is stored."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"
+
+
+_DTYPES: dict[Precision, type[np.generic]] = {
+    Precision.FP32: np.float32,
+    Precision.FP16: np.float16,
+    Precision.INT8: np.int8,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Many unit vectors."""
+
+    data: NDArray[Any]
+    """As stored.  # (rows, dimension)"""
+    scales: NDArray[np.float32] | None
+    """What each row of int8 is multiplied with.  # (rows,)"""
+
+    @classmethod
+    def open(cls, folder: Path) -> Vectors:
+        """Map what a `VectorWriter` wrote."""
+        scales = map_array(folder / _SCALES) if (folder / _SCALES).exists() else None
+        return cls(map_array(folder / _VECTORS), scales)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @property
+    def dimension(self) -> int:
+        """Length of one vector."""
+        return int(self.data.shape[1])
+
+    @property
+    def precision(self) -> Precision:
+        """How a component is stored."""
+        return next(precision for precision, dtype in _DTYPES.items() if self.data.dtype == dtype)
+
+    def floats(self, rows: Rows) -> NDArray[np.float32]:
+        """Return some of the vectors in float32.  # (rows, dimension)"""
+        floats = self.data[rows].astype(np.float32)
+        if self.scales is not None:
+            floats *= self.scales[rows][:, np.newaxis]
+        return floats
+
+    def rank(
+        self, mention: NDArray[np.float32], rows: NDArray[np.integer[Any]], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.integer[Any]]]:
+        """Return the k best of some rows for one mention: scores, best first, and rows.
+
+        Of equal scores the lower row comes first.  # (k,), (k,)
+        """
+        scores = (self.floats(rows) * mention).sum(axis=1)
+        if len(rows) > k:
+            near = scores >= np.partition(scores, len(rows) - k)[len(rows) - k]
+            scores, rows = scores[near], rows[near]
+        order = np.lexsort((rows, -scores))[:k]
+        # Rounded, a vector may be longer than one.
+        return np.minimum(scores[order], 1), rows[order]
+
+
+class VectorWriter:
+    """Writes the files of `Vectors` piece by piece."""
+
+    def __init__(self, folder: Path, dimension: int, precision: Precision) -> None:
+        self._data = ArrayWriter(folder / _VECTORS, _DTYPES[precision], dimension)
+        self._scales = ArrayWriter(folder / _SCALES, np.float32) if precision is Precision.INT8 else None
+
+    def append(self, vectors: Vectors) -> None:
+        """Append vectors of the precision that is being written."""
+        self._data.append(vectors.data)
+        if self._scales is not None and vectors.scales is not None:
+            self._scales.append(vectors.scales)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._data.__exit__(kind, error, trace)
+        if self._scales is not None:
+            self._scales.__exit__(kind, error, trace)
+
+
+def quantised(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
+    """Return unit vectors as they are stored."""
+    if precision is not Precision.INT8:
+        return Vectors(vectors.astype(_DTYPES[precision]), None)
+    largest = np.abs(vectors).max(axis=1, keepdims=True)
+    steps = np.rint(vectors / np.where(largest > 0, largest, 1) * _STEPS)
+    lengths = np.linalg.norm(steps, axis=1)
+    return Vectors(steps.astype(np.int8), (1 / np.maximum(lengths, 1)).astype(np.float32))
+
+
+def checked(
+    index: Index, vectors: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
+) -> NDArray[np.float32]:
+    """Return mentions in the shape that a search needs, or say what is wrong with what a caller gave."""
+    mentions = np.ascontiguousarray(vectors, np.float32)
+    if mentions.ndim != 2 or mentions.shape[1] != index.dimension:
+        raise ValueError(f"mentions have shape {mentions.shape}, expected (mentions, {index.dimension})")
+    if k < 1:
+        raise ValueError(f"k is {k}, expected at least 1")
+    if allowed is not None and allowed.shape != (len(index),):
+        raise ValueError(f"allowed has shape {allowed.shape}, expected ({len(index)},)")
+    return mentions
+
+
+def no_results(mentions: int, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Scores and rows of a search that found nothing yet."""
+    return np.full((mentions, k), -np.inf, np.float32), np.full((mentions, k), -1, np.int64)

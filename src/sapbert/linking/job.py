@@ -1,0 +1,247 @@
+"""Link a whole input to a file, which is there when it is whole; what was done before an interrupt is kept.
+
+Work is done in a folder beside the goal, `OUT.run`: links are written and synced, then `state.json` is
+replaced, which says how many mentions they are of. What lies behind the last state, cut short by a kill or a
+full disk, is dropped when the job goes on; so nothing is guessed, and no line is lost, doubled or torn.
+
+The state holds a digest of all rows read so far. They are read again to be skipped, so a job does not go on
+with another input. An outlet is stateless but for its folder: its position is part of the state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from sapbert.artifacts import try_lock
+from sapbert.errors import ArtifactError, ConfigError, SapbertError
+from sapbert.linking.formats import Linked, TextFormat
+from sapbert.linking.linker import BATCH, Candidate
+from sapbert.linking.mentions import MentionRow, Mentions
+
+Link = Callable[[Sequence[str]], Sequence[Sequence[Candidate]]]
+Progress = Callable[[int], None]
+"""Told how many mentions are linked."""
+BATCHES_A_COMMIT = 8
+_STATE = "state.json"
+_ROWS = "rows"
+Batch = list[Linked]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """How far a job has come."""
+
+    job: Mapping[str, Any]
+    """What it was asked."""
+    mentions: int = 0
+    """Linked, and their links on disk."""
+    digest: str = ""
+    """Of their rows."""
+    position: int = 0
+    """Where in the outlet their links end."""
+
+
+class Outlet(Protocol):
+    """Writes links below a folder, after a position."""
+
+    def write(self, folder: Path, position: int, batches: Sequence[Batch]) -> int:
+        """Write after `position`, dropping what is there, so that it is on disk; return the new position."""
+        ...
+
+    def finish(self, folder: Path, position: int, target: Path) -> None:
+        """Put what was written to its goal."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextOutlet:
+    """One file of text; the position is its length."""
+
+    format: TextFormat
+
+    def write(self, folder: Path, position: int, batches: Sequence[Batch]) -> int:
+        """Append the text of some batches."""
+        texts = [self.format.body(batch) for batch in batches]
+        if position == 0:
+            texts.insert(0, self.format.head())
+        with open(folder / _ROWS, "r+b" if position else "wb") as file:
+            if file.seek(0, os.SEEK_END) < position:
+                raise ArtifactError(f"{folder / _ROWS} was cut; give --overwrite to begin again")
+            file.truncate(position)
+            file.seek(position)
+            file.writelines(text.encode(errors="replace") for text in texts)
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def finish(self, folder: Path, position: int, target: Path) -> None:
+        """Move the file to its goal."""
+        del position
+        (folder / _ROWS).replace(target)
+
+
+def link_batches(mentions: Iterator[MentionRow], link: Link, *, before: int = 0) -> Iterator[Batch]:
+    """Link mentions batch by batch; `before` of them came earlier."""
+    while rows := list(islice(mentions, BATCH)):
+        answers = link([row.mention for row in rows])
+        yield [
+            Linked(number, row.mention, row.row, answer)
+            for number, (row, answer) in enumerate(zip(rows, answers, strict=True), before + 1)
+        ]
+        before += len(rows)
+
+
+def link_to_file(
+    mentions: Mentions,
+    link: Link,
+    outlet: Outlet,
+    target: Path,
+    job: Mapping[str, Any],
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress = lambda _done: None,
+) -> int:
+    """Link all mentions to `target` and return how many they are.
+
+    `job` says what is asked, in words of JSON; only a job asked the same may go on with another's work.
+    """
+    with _folder_beside(target, resume=resume, overwrite=overwrite) as folder:
+        work = _Work(folder, outlet, _load_state(folder, job))
+        rows = work.skip_done(mentions.rows)
+        try:
+            for batch in link_batches(rows, link, before=work.state.mentions):
+                work.add(batch)
+                progress(batch[-1].number)
+        except BaseException:
+            if work.pending:
+                # What led here matters more than that a full disk cannot take the rest.
+                with suppress(SapbertError):
+                    work.commit()
+            raise
+        work.commit()
+        with _explained(folder):
+            outlet.finish(folder, work.state.position, target)
+        return work.state.mentions
+
+
+class _Work:
+    """Batches on their way to the outlet."""
+
+    def __init__(self, folder: Path, outlet: Outlet, state: State) -> None:
+        self.state = state
+        self._folder = folder
+        self._outlet = outlet
+        self.pending: list[Batch] = []
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def skip_done(self, rows: Iterator[MentionRow]) -> Iterator[MentionRow]:
+        """Pass over the rows that were linked, making sure that they are the same."""
+        done = 0
+        for row in islice(rows, self.state.mentions):
+            self._digest.update(_bytes(row.row))
+            done += 1
+        if self.state.mentions and (done, self._digest.hexdigest()) != (
+            self.state.mentions,
+            self.state.digest,
+        ):
+            raise ConfigError(
+                f"{self._folder}: the first {self.state.mentions:,} mentions are not those linked there; "
+                "give the same input, or --overwrite to begin again"
+            )
+        return rows
+
+    def add(self, batch: Batch) -> None:
+        """Take a batch; one step, so that an interrupt finds it taken or not."""
+        self.pending.append(batch)
+        if len(self.pending) >= BATCHES_A_COMMIT:
+            self.commit()
+
+    def commit(self) -> None:
+        """Write what is pending. Cut short, it may be called again and does the same again."""
+        batches = list(self.pending)
+        digest = self._digest.copy()
+        for linked in chain.from_iterable(batches):
+            digest.update(_bytes(linked.row))
+        number = batches[-1][-1].number if batches else self.state.mentions
+        with _explained(self._folder):
+            position = self._outlet.write(self._folder, self.state.position, batches)
+            state = State(job=self.state.job, mentions=number, digest=digest.hexdigest(), position=position)
+            _save_state(self._folder, state)
+        self.state, self._digest, self.pending = state, digest, self.pending[len(batches) :]
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Say of a full disk or the like that the work before it is not lost."""
+    try:
+        yield
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise SapbertError(
+            f"{folder}: {problem}; what was linked before is kept: --resume goes on"
+        ) from error
+
+
+def _bytes(row: Mapping[str, Any]) -> bytes:
+    return f"{dict(row)!r}\n".encode(errors="backslashreplace")
+
+
+@contextmanager
+def _folder_beside(target: Path, *, resume: bool, overwrite: bool) -> Iterator[Path]:
+    """Make or take up the folder of a job, and remove it when the job is done."""
+    if target.is_dir():
+        raise ArtifactError(f"{target} is a folder; choose another name")
+    if target.exists() and not overwrite:
+        raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
+    folder = target.with_name(f"{target.name}.run")
+    if (folder / _STATE).exists() and not (resume or overwrite):
+        raise ArtifactError(
+            f"{folder} holds an interrupted job; give --resume to go on with it or --overwrite to begin again"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
+        if os.name == "posix" and not try_lock(lock):
+            raise ArtifactError(f"{folder} is in use by another process; choose another name")
+        if not resume:
+            (folder / _STATE).unlink(missing_ok=True)
+        try:
+            yield folder
+        except BaseException:
+            if not (folder / _STATE).exists():
+                shutil.rmtree(folder)
+            raise
+    shutil.rmtree(folder)
+
+
+def _load_state(folder: Path, job: Mapping[str, Any]) -> State:
+    wanted = json.loads(json.dumps(job))
+    try:
+        state = State(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return State(job=wanted)
+    except (ValueError, TypeError) as error:
+        raise ArtifactError(f"{folder / _STATE} is damaged; give --overwrite to begin again") from error
+    names = sorted(name for name in {*state.job, *wanted} if state.job.get(name) != wanted.get(name))
+    if names:
+        differing = "; ".join(f"{name} {state.job.get(name)!r}, now {wanted.get(name)!r}" for name in names)
+        raise ConfigError(f"{folder} holds a job that was asked otherwise: {differing}")
+    return state
+
+
+def _save_state(folder: Path, state: State) -> None:
+    new = folder / f"{_STATE}.new"
+    with open(new, "w", encoding="utf-8") as file:
+        json.dump(asdict(state), file, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(folder / _STATE)

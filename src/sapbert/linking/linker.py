@@ -1,0 +1,250 @@
+"""Mentions to concepts: the nearest names, and what they name.
+
+A mention that is, after folding, a name of the vocabulary (or a labelled mention added to it) is answered by
+that name first; the encoder ranks what follows. Of each concept only its best name counts.
+
+Answers are remembered, not vectors: a mention that comes again costs a look into a table.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+from typing import Final, Self
+
+from sapbert.errors import ConfigError
+from sapbert.index.entries import Entries
+from sapbert.linking.confidence import Calibration
+from sapbert.linking.search import DenseSearch, How, NameSearch, Near, Scope, nearest_concepts, scope_of
+from sapbert.protocols import Encoder
+from sapbert.text import fold
+
+NIL: Final = "NIL"
+"""What a table says in place of a concept, where a mention has no candidate."""
+BATCH = 2048
+"""Mentions encoded and searched together."""
+_READ = 10_000
+"""Characters of a mention that are encoded: more than any encoder reads."""
+_REMEMBERED = 1 << 16
+_LONG = 200
+"""Characters above which a mention is not expected to come again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A concept that a mention may mean."""
+
+    concept: str
+    """Its identifier, a CURIE."""
+    preferred_name: str
+    name: str
+    """Its name that matched."""
+    score: float
+    """Cosine of mention and name, or what `hybrid` makes of two; 1 where they are the same after folding."""
+    confidence: float | None
+    """Probability that this is right; of the best candidate, where a calibration was given."""
+    how: How
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings:
+    """How mentions are linked; every field is also an option of `sapbert link`."""
+
+    exact: bool = True
+    """A name equal after folding answers before the encoder does."""
+    threshold: float | None = None
+    """Candidates that score less are left out; a mention without any is NIL."""
+    types: tuple[str, ...] = ()
+    """Only concepts of one of these types."""
+    sources: tuple[str, ...] = ()
+    """Only names from one of these sources."""
+    prefixes: tuple[str, ...] = ()
+    """Only concepts whose identifier has one of these prefixes."""
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not -1 <= self.threshold <= 1:
+            raise ConfigError(f"threshold is a cosine between -1 and 1, got {self.threshold}")
+
+
+DEFAULTS: Final = LinkSettings()
+
+
+class Linker:
+    """Links mentions to the concepts of an index. May be used from several threads."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        search: NameSearch,
+        entries: Entries,
+        *,
+        fingerprint: str,
+        calibration: Calibration | None = None,
+    ) -> None:
+        self.entries = entries
+        self.fingerprint = fingerprint
+        """Of the index."""
+        self.encoder = encoder
+        self.search = search
+        self._calibration = calibration
+        self._added: dict[str, dict[int, str]] = {}
+        self._answers: OrderedDict[tuple[str, int, LinkSettings], list[Candidate]] = OrderedDict()
+        self._scope: tuple[LinkSettings, Scope] | None = None
+        self._lock = Lock()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        threads: int | None = None,
+        sparse_weight: float | None = None,
+        calibration: Path | None = None,
+    ) -> Self:
+        """Open an index written by `sapbert index`, on so many threads; by default all cores.
+
+        `sparse_weight` is what spelling counts beside vectors, for an index made with `--hybrid`; by default
+        what the `calibration` says, or nothing.
+        """
+        # Not above: a caller with an encoder and an index of its own needs neither of these.
+        from sapbert.encoder.onnx import OnnxEncoder
+        from sapbert.index.folder import ENCODER, open_index, require_encoder
+        from sapbert.linking.hybrid import open_hybrid
+
+        folder = Path(path)
+        index, entries, manifest = open_index(folder, threads=threads)
+        fitted = None if calibration is None else Calibration.read(calibration, index=manifest.fingerprint)
+        weight = sparse_weight if fitted is None else fitted.agreed_weight(sparse_weight)
+        search = open_hybrid(index, folder, weight) if weight else DenseSearch(index)
+        encoder = OnnxEncoder.open(folder / ENCODER, threads=threads)
+        require_encoder(folder, manifest, encoder)
+        return cls(encoder, search, entries, fingerprint=manifest.fingerprint, calibration=fitted)
+
+    def add_mentions(self, labelled: Iterable[tuple[str, str]]) -> int:
+        """Answer these mentions with these concepts, as if they were names; return how many were added.
+
+        Identifiers may be aliases. A mention of a concept that the index does not have is left out.
+        """
+        pairs = list(labelled)
+        numbers = self.entries.concepts_of([curie for _, curie in pairs])
+        with self._lock:
+            for (mention, _), number in zip(pairs, numbers.tolist(), strict=True):
+                if number >= 0:
+                    self._added.setdefault(fold(mention), {}).setdefault(number, mention)
+            self._answers.clear()
+        return int((numbers >= 0).sum())
+
+    def is_name(self, mention: str) -> bool:
+        """Say whether `mention` is, after folding, a name of the vocabulary or one added to it."""
+        text = fold(mention)
+        return text in self._added or int(self.entries.rows_of([text])[0]) >= 0
+
+    def link(
+        self, mentions: Sequence[str], *, k: int = 5, settings: LinkSettings = DEFAULTS
+    ) -> list[list[Candidate]]:
+        """Return the best k candidates of each mention, best first; none (NIL) for an empty mention.
+
+        A mention that comes again, in whatever case, is encoded and searched once.
+        """
+        if isinstance(mentions, str):
+            raise TypeError("link takes several mentions; put the one into a list")
+        if k < 1:
+            raise ConfigError(f"k is the number of candidates wanted, at least 1, got {k}")
+        if self._calibration is not None and self._calibration.exact != settings.exact:
+            fitted = "with" if self._calibration.exact else "without"
+            raise ConfigError(f"the calibration was fitted {fitted} exact names first; link likewise")
+        scope = self._scope_of(settings)
+        # Half a surrogate pair, which JSON can carry, is no text that an encoder reads.
+        texts = [fold(mention.encode(errors="replace").decode()) for mention in mentions]
+        answers: dict[str, list[Candidate]] = {"": []}
+        new = []
+        for text in dict.fromkeys(texts):
+            if (known := self._recall(text, k, settings)) is not None:
+                answers[text] = known
+            elif text:
+                new.append(text)
+        for start in range(0, len(new), BATCH):
+            batch = new[start : start + BATCH]
+            for text, answer in zip(batch, self._answer(batch, k, settings, scope), strict=True):
+                answers[text] = answer
+                self._remember(text, k, settings, answer)
+        return [list(answers[text]) for text in texts]
+
+    def _answer(
+        self, texts: list[str], k: int, settings: LinkSettings, scope: Scope
+    ) -> list[list[Candidate]]:
+        """Link distinct folded mentions, none of them empty."""
+        found: list[dict[int, Candidate]] = [{} for _ in texts]
+        if settings.exact:
+            for own, named in zip(found, self._exact(texts, scope), strict=True):
+                own.update((number, self._candidate(number, named[number], 1.0, "exact")) for number in named)
+        # How sure the best is depends on the second, wanted or not.
+        depth = k if self._calibration is None else max(k, 2)
+        wanting = [number for number, own in enumerate(found) if len(own) < depth]
+        ranked = self._nearest([texts[number] for number in wanting], depth, scope)
+        for number, nearest in zip(wanting, ranked, strict=True):
+            for concept, score, row in nearest:
+                if len(found[number]) < depth and concept not in found[number]:
+                    name = self.entries.texts[row]
+                    found[number][concept] = self._candidate(concept, name, score, self.search.how)
+        return [self._judged(list(own.values()), settings)[:k] for own in found]
+
+    def _exact(self, texts: list[str], scope: Scope) -> Iterator[Mapping[int, str]]:
+        """Yield, for each mention, the concepts it is a name of, in order, and that name as it is spelled."""
+        entries = self.entries
+        for text, row in zip(texts, entries.rows_of(texts).tolist(), strict=True):
+            named = dict(self._added.get(text, {}))
+            if scope.concepts is not None:
+                named = {concept: name for concept, name in named.items() if scope.concepts[concept]}
+            if row >= 0:
+                links = entries.links_of(row)
+                concepts = entries.link_concepts[links]
+                if scope.links is not None:
+                    concepts = concepts[scope.links[links]]
+                named.update(dict.fromkeys(concepts.tolist(), entries.texts[row]))
+            yield {concept: named[concept] for concept in sorted(named)}
+
+    def _nearest(self, texts: list[str], k: int, scope: Scope) -> list[list[Near]]:
+        if not texts:
+            return []
+        vectors = self.encoder.encode([text[:_READ] for text in texts])
+        return nearest_concepts(self.search, self.entries, texts, vectors, k, scope)
+
+    def _candidate(self, concept: int, name: str, score: float, how: How) -> Candidate:
+        entries = self.entries
+        return Candidate(entries.concepts[concept], entries.preferred[concept], name, score, None, how)
+
+    def _judged(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
+        """Add confidence, and drop what scores too little or is not sure enough."""
+        if self._calibration is not None and candidates:
+            sure = self._calibration.confidence([candidate.score for candidate in candidates])
+            if self._calibration.threshold is not None and sure < self._calibration.threshold:
+                return []
+            candidates = [replace(candidates[0], confidence=sure), *candidates[1:]]
+        if settings.threshold is None:
+            return candidates
+        return [candidate for candidate in candidates if candidate.score >= settings.threshold]
+
+    def _scope_of(self, settings: LinkSettings) -> Scope:
+        """Find what the filters of `settings` leave, which is costly: once for many calls."""
+        known = self._scope
+        if known is not None and known[0] == settings:
+            return known[1]
+        scope = scope_of(self.entries, settings.types, settings.sources, settings.prefixes)
+        self._scope = (settings, scope)
+        return scope
+
+    def _recall(self, text: str, k: int, settings: LinkSettings) -> list[Candidate] | None:
+        with self._lock:
+            return self._answers.get((text, k, settings))
+
+    def _remember(self, text: str, k: int, settings: LinkSettings, answer: list[Candidate]) -> None:
+        if len(text) > _LONG:
+            return
+        with self._lock:
+            self._answers[text, k, settings] = answer
+            if len(self._answers) > _REMEMBERED:
+                self._answers.popitem(last=False)

@@ -1,0 +1,1 @@
+"""Figures, drawn with matplotlib (the `plot` extra) from numbers that other stages compute."""

@@ -1,0 +1,56 @@
+"""What all figures have in common: looks, and how they are written.
+
+matplotlib is used without pyplot, which keeps global state and may ask for a screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from sapbert.artifacts import create_file, require_free
+from sapbert.errors import ConfigError
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#555555"
+"""Told apart by the colour-blind too (Okabe and Ito), and in grey print."""
+_SUFFIXES = (".png", ".svg", ".pdf")
+_STYLE: dict[Any, Any] = {
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.labelcolor": GREY,
+    "axes.edgecolor": GREY,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "legend.handlelength": 1.4,
+    "legend.columnspacing": 1.2,
+    "figure.titlesize": 13,
+    "figure.titleweight": "bold",
+    "savefig.dpi": 200,
+}
+
+
+def require_figure(target: Path, *, overwrite: bool) -> None:
+    """Refuse what no figure can be written to; asked before time is spent on its numbers."""
+    if target.suffix.lower() not in _SUFFIXES:
+        raise ConfigError(f"{target}: a figure is {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}")
+    require_free(target, overwrite=overwrite)
+
+
+@contextmanager
+def figure(target: Path, *, size: tuple[float, float], overwrite: bool = False) -> Iterator[Figure]:
+    """Give out an empty figure of so many inches; it is written when the block ends without an error."""
+    require_figure(target, overwrite=overwrite)
+    with mpl.rc_context(_STYLE):
+        drawing = Figure(figsize=size, layout="constrained")
+        yield drawing
+        with create_file(target, overwrite=overwrite) as partial:
+            drawing.savefig(partial)

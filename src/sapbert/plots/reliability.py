@@ -1,0 +1,43 @@
+"""A reliability diagram: what confidence promises, and what it keeps.
+
+Points are as large as the answers behind them are many: a point far from the diagonal matters little where it
+stands for three mentions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from sapbert.plots.figures import BLUE, GREY, ORANGE, figure
+
+_LARGEST = 300
+"""Area of the point with most answers."""
+
+
+def draw_reliability(report: Mapping[str, Any], target: Path, *, overwrite: bool = False) -> None:
+    """Draw what `sapbert calibrate` reports: score and confidence, on mentions held out."""
+    error = report["calibration error"]
+    with figure(target, size=(6, 6), overwrite=overwrite) as drawing:
+        axes = drawing.subplots()
+        axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":")
+        _draw(axes, report["reliability of the score"], ORANGE, f"score (error {error['score']:.3f})")
+        _draw(axes, report["reliability"], BLUE, f"confidence (error {error['confidence']:.3f})")
+        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="confidence", ylabel="right answers")
+        axes.set_title(f"{report['mentions answered']:,} mentions, {report['right']:.1%} right")
+        axes.legend(loc="upper left", labelcolor=GREY)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+
+def _draw(axes: Axes, bins: Sequence[Mapping[str, float]], colour: str, label: str) -> None:
+    confidence, right, answers = (
+        np.array([own[what] for own in bins]) for what in ("confidence", "right", "answers")
+    )
+    axes.plot(confidence, right, color=colour, linewidth=1.5, marker=".", label=label)
+    axes.scatter(confidence, right, s=_LARGEST * answers / answers.max(), color=colour, alpha=0.35)

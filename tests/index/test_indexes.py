@@ -1,0 +1,224 @@
+"""One contract for every index: whatever fits `protocols.Index` must pass all of this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from sapbert.index import ann, flat
+from sapbert.index.ann import AnnIndex, write_codes
+from sapbert.index.flat import FlatIndex
+from sapbert.index.vectors import Precision, Vectors, VectorWriter, quantised
+from sapbert.protocols import Index
+
+Floats = NDArray[np.float32]
+Build = Callable[[Floats], Index]
+KINDS = ["flat-fp32", "flat-fp16", "flat-int8", "ann-int8", "ann-fp16"]
+TOLERANCE = {"fp32": 1e-6, "fp16": 2e-3, "int8": 2e-2}
+
+
+def unit(rows: int, dimension: int = 24, *, seed: int = 0) -> Floats:
+    vectors = np.random.default_rng(seed).standard_normal((rows, dimension)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
+
+
+def saved(folder: Path, vectors: Floats, precision: Precision) -> Vectors:
+    with VectorWriter(folder, vectors.shape[1], precision) as writer:
+        for start in range(0, len(vectors), 7):
+            writer.append(quantised(vectors[start : start + 7], precision))
+    return Vectors.open(folder)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def precision(kind: str) -> Precision:
+    return Precision(kind.partition("-")[2])
+
+
+@pytest.fixture
+def build(
+    kind: str, precision: Precision, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Build:
+    """Save vectors as an index of this kind and open it; blocks are small, so that there are several."""
+    monkeypatch.setattr(flat, "BLOCK_BYTES", 4 * 24 * 5)
+    monkeypatch.setattr(flat, "MENTIONS", 3)
+    monkeypatch.setattr(ann, "BLOCK", 50)
+    monkeypatch.setattr(ann, "MENTIONS", 3)
+    monkeypatch.setattr(ann, "BITS", 64)
+
+    def run(vectors: Floats) -> Index:
+        folder = tmp_path_factory.mktemp("index")
+        opened = saved(folder, vectors, precision)
+        if kind.startswith("flat"):
+            return FlatIndex(opened)
+        write_codes(folder, opened)
+        return AnnIndex.open(folder, opened, candidates=100, threads=2)
+
+    return run
+
+
+def brute_force(stored: Floats, mention: Floats, k: int, allowed: NDArray[np.bool_] | None) -> list[int]:
+    """Rows of the k nearest, one cosine after the other."""
+    rows = [row for row in range(len(stored)) if allowed is None or allowed[row]]
+    scores = {row: float((stored[row] * mention).sum()) for row in rows}
+    return sorted(rows, key=lambda row: (-scores[row], row))[:k]
+
+
+def test_the_nearest_come_first(build: Build, precision: Precision) -> None:
+    vectors = np.eye(24, dtype=np.float32)
+    index = build(vectors)
+    mention = np.zeros((1, 24), np.float32)
+    mention[0, [3, 7, 5]] = [0.8, 0.5, 0.33]
+
+    scores, rows = index.search(mention, 3)
+
+    assert (len(index), index.dimension) == (24, 24)
+    assert rows.tolist() == [[3, 7, 5]]
+    assert scores[0] == pytest.approx([0.8, 0.5, 0.33], abs=TOLERANCE[precision])
+    assert scores.dtype == np.float32
+    assert rows.dtype == np.int64
+
+
+laws = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@laws
+@given(
+    rows=st.integers(1, 100),
+    k=st.integers(1, 120),
+    mentions=st.integers(1, 5),
+    share=st.sampled_from([0.0, 0.1, 0.5, 1.0, None]),
+    seed=st.integers(0, 2**32),
+)
+def test_an_index_finds_what_comparing_all_one_by_one_finds(
+    build: Build, precision: Precision, rows: int, k: int, mentions: int, share: float | None, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    # Many rows are alike, so that ties must be broken.
+    vectors = unit(rows, seed=seed)[rng.integers(0, rows, rows)]
+    asked = unit(mentions, seed=seed + 1)
+    allowed = None if share is None else rng.random(rows) < share
+    stored = quantised(vectors, precision).floats(slice(None))
+
+    scores, found = build(vectors).search(asked, k, allowed=allowed)
+
+    assert scores.shape == found.shape == (mentions, k)
+    for number, mention in enumerate(asked):
+        expected = brute_force(stored, mention, k, allowed)
+        assert found[number].tolist() == expected + [-1] * (k - len(expected))
+        cosines = scores[number, : len(expected)]
+        assert np.all(np.diff(cosines) <= 0)
+        assert cosines == pytest.approx(vectors[expected] @ mention, abs=TOLERANCE[precision])
+
+
+@laws
+@given(rows=st.integers(101, 400), seed=st.integers(0, 2**32), share=st.sampled_from([None, 0.9]))
+def test_a_mention_finds_the_same_alone_as_in_a_batch(
+    build: Build, rows: int, seed: int, share: float | None
+) -> None:
+    index, asked = build(unit(rows, seed=seed)), unit(7, seed=seed + 1)
+    allowed = None if share is None else np.random.default_rng(seed).random(rows) < share
+
+    together = index.search(asked, 5, allowed=allowed)
+
+    for number, mention in enumerate(asked):
+        alone = index.search(mention[np.newaxis], 5, allowed=allowed)
+        assert np.array_equal(alone[0][0], together[0][number])
+        assert np.array_equal(alone[1][0], together[1][number])
+
+
+def test_a_filter_works_inside_the_search(build: Build) -> None:
+    vectors = unit(400)
+    allowed = np.zeros(400, np.bool_)
+    # The twenty that are farthest away: no list of the nearest holds them.
+    allowed[np.argsort(vectors @ vectors[0])[:20]] = True
+
+    _, rows = build(vectors).search(vectors[:1], 10, allowed=allowed)
+
+    assert allowed[rows[0]].all()
+    assert len(set(rows[0].tolist())) == 10
+
+
+def test_no_mentions_find_nothing(build: Build) -> None:
+    scores, rows = build(unit(9)).search(np.empty((0, 24), np.float32), 4)
+
+    assert scores.shape == rows.shape == (0, 4)
+
+
+def test_an_empty_filter_finds_nothing(build: Build) -> None:
+    _, rows = build(unit(9)).search(unit(2), 4, allowed=np.zeros(9, np.bool_))
+
+    assert rows.tolist() == [[-1] * 4] * 2
+
+
+def test_scores_are_cosines_of_unit_vectors(build: Build) -> None:
+    vectors = unit(300)
+
+    scores, rows = build(vectors).search(vectors[:20], 1)
+
+    assert rows[:, 0].tolist() == list(range(20))
+    assert np.all(scores <= 1)
+
+
+@pytest.mark.parametrize(
+    ("mentions", "k", "allowed", "message"),
+    [
+        (np.ones(24), 3, None, r"shape \(24,\), expected \(mentions, 24\)"),
+        (np.ones((1, 23)), 3, None, r"shape \(1, 23\), expected \(mentions, 24\)"),
+        (np.ones((1, 24)), 0, None, "k is 0"),
+        (np.ones((1, 24)), 3, np.ones(8, np.bool_), r"allowed has shape \(8,\), expected \(9,\)"),
+    ],
+)
+def test_a_callers_mistake_is_named(
+    build: Build, mentions: Floats, k: int, allowed: NDArray[np.bool_] | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(unit(9)).search(mentions, k, allowed=allowed)
+
+
+# What an approximate index gives up
+
+
+@pytest.mark.parametrize("dimension", [32, 600])
+def test_codes_find_nearly_all_of_the_nearest(tmp_path: Path, dimension: int) -> None:
+    centres = unit(300, dimension)
+    vectors = np.repeat(centres, 20, axis=0) + 0.9 * unit(6000, dimension, seed=1)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    opened = saved(tmp_path, vectors, Precision.INT8)
+    write_codes(tmp_path, opened)
+    index = AnnIndex.open(tmp_path, opened, candidates=200)
+
+    _, found = index.search(vectors[:100], 10)
+
+    exact = np.argsort(-(vectors[:100] @ vectors.T), axis=1)[:, :10]
+    recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), exact.tolist(), strict=True)])
+    assert recall > 0.97
+
+
+def test_candidates_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
+    vectors = saved(tmp_path, unit(3000), Precision.INT8)
+    write_codes(tmp_path, vectors)
+    asked = unit(40, seed=1)
+
+    one, four = (
+        AnnIndex.open(tmp_path, vectors, candidates=20, threads=threads).search(asked, 5)
+        for threads in (1, 4)
+    )
+
+    assert np.array_equal(one[1], four[1])
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_a_vector_of_zeros_is_stored_as_such(precision: Precision) -> None:
+    assert not quantised(np.zeros((2, 4), np.float32), precision).floats(slice(None)).any()

@@ -1,0 +1,324 @@
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sapbert.errors import ConfigError
+from sapbert.linking import linker as linker_module
+from sapbert.linking import search
+from sapbert.linking.calibration import Method, Platt
+from sapbert.linking.confidence import Calibration
+from sapbert.linking.linker import Candidate, Linker, LinkSettings
+from sapbert.linking.search import DenseSearch
+from sapbert.text import fold
+from tests.index.conftest import NgramEncoder, Row
+from tests.linking.conftest import FACTS, Bench, LetterEncoder, bench_of
+
+
+def ids(answer: Sequence[Candidate]) -> list[str]:
+    return [candidate.concept for candidate in answer]
+
+
+def test_a_mention_is_linked_to_concepts_best_first(linker: Linker) -> None:
+    [answer] = linker.link(["hart atack"], k=3)
+
+    assert len(answer) == 3
+    assert answer[0].concept == "mesh:D1"
+    assert (answer[0].name, answer[0].how, answer[0].confidence) == ("Heart attack", "dense", None)
+    assert answer[0].preferred_name in {"Heart attack", "Myocardial infarction", "Cardiac infarction"}
+    assert answer[0].score > answer[1].score
+    assert len(set(ids(answer))) == 3
+
+
+def test_a_name_of_the_vocabulary_answers_first_in_any_spelling(linker: Linker) -> None:
+    [answer] = linker.link(["  HEART\tattack "], k=2)
+
+    assert answer[0] == Candidate("mesh:D1", answer[0].preferred_name, "Heart attack", 1.0, None, "exact")
+    assert answer[1].how == "dense"
+
+
+def test_every_concept_of_an_ambiguous_name_leads_in_order_of_identifier(linker: Linker) -> None:
+    [answer] = linker.link(["COLD"], k=3)
+
+    assert [(c.concept, c.score, c.how) for c in answer[:2]] == [
+        ("hp:1", 1.0, "exact"),
+        ("mesh:D2", 1.0, "exact"),
+    ]
+    assert answer[2].how == "dense"
+
+
+def test_without_exact_matches_the_encoder_says_it_all(linker: Linker) -> None:
+    [answer] = linker.link(["cold"], k=2, settings=LinkSettings(exact=False))
+
+    assert [(c.concept, c.score, c.how) for c in answer] == [
+        ("hp:1", 1.0, "dense"),
+        ("mesh:D2", 1.0, "dense"),
+    ]
+
+
+def test_an_exact_answer_that_is_enough_is_not_encoded(bench: Bench) -> None:
+    bench.linker.link(["cold", "heart attack"], k=1)
+    assert isinstance(bench.encoder, NgramEncoder)
+    assert bench.encoder.encoded == []
+
+
+def test_no_mentions_no_answers(linker: Linker) -> None:
+    assert linker.link([]) == []
+
+
+def test_an_empty_mention_is_nil(linker: Linker) -> None:
+    assert linker.link(["", " \t ", "\u200b"]) == [[], [], []]
+
+
+def test_half_a_surrogate_pair_is_linked_as_any_other_sign(linker: Linker) -> None:
+    assert linker.link(["cold \ud83e"]) == linker.link(["cold ?"])
+
+
+def test_a_mention_of_a_megabyte_is_linked(linker: Linker) -> None:
+    [answer] = linker.link(["heart attack " * 80_000], k=2)
+    assert len(answer) == 2
+
+
+def test_more_candidates_than_there_are_concepts_are_all_concepts(linker: Linker) -> None:
+    [answer] = linker.link(["pain"], k=10**12)
+    assert set(ids(answer)) == {"mesh:D1", "mesh:D2", "hp:1", "hp:2"}
+
+
+@pytest.mark.parametrize("k", [0, -3])
+def test_a_number_of_candidates_below_one_is_refused(linker: Linker, k: int) -> None:
+    with pytest.raises(ConfigError, match="at least 1"):
+        linker.link(["x"], k=k)
+
+
+def test_one_string_is_not_taken_for_many_mentions(linker: Linker) -> None:
+    with pytest.raises(TypeError, match="into a list"):
+        linker.link("heart attack")
+
+
+# Thresholds and confidence
+
+
+def test_below_the_threshold_is_nil(linker: Linker) -> None:
+    [all_of_them] = linker.link(["hart atack"], k=4)
+    between = (all_of_them[0].score + all_of_them[1].score) / 2
+
+    assert ids(linker.link(["hart atack"], k=4, settings=LinkSettings(threshold=between))[0]) == ["mesh:D1"]
+    assert linker.link(["hart atack"], settings=LinkSettings(threshold=1.0)) == [[]]
+    assert ids(linker.link(["heart attack"], settings=LinkSettings(threshold=1.0))[0]) == ["mesh:D1"]
+
+
+def test_a_threshold_that_no_cosine_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"between -1 and 1, got 80"):
+        LinkSettings(threshold=80)
+
+
+def calibrated(bench: Bench, *, threshold: float | None = None, exact: bool = True) -> Linker:
+    """A linker that is as sure as the best candidate's lead is large."""
+    calibration = Calibration(
+        index="",
+        exact=exact,
+        sparse_weight=0,
+        method=Method.PLATT,
+        curve=Platt(0, 0, 1),
+        threshold=threshold,
+    )
+    search = DenseSearch(bench.index)
+    return Linker(bench.encoder, search, bench.entries, fingerprint="", calibration=calibration)
+
+
+def test_the_best_candidate_has_confidence_by_its_lead_however_many_are_wanted(bench: Bench) -> None:
+    [plain] = bench.linker.link(["hart atack"], k=3)
+    sure = 1 / (1 + math.exp(plain[1].score - plain[0].score))
+
+    for k in (1, 3):
+        [answer] = calibrated(bench).link(["hart atack"], k=k)
+        assert [candidate.concept for candidate in answer] == [candidate.concept for candidate in plain[:k]]
+        assert answer[0].confidence == pytest.approx(sure)
+        assert {candidate.confidence for candidate in answer[1:]} <= {None}
+
+
+def test_an_answer_that_is_not_sure_enough_is_nil(bench: Bench) -> None:
+    [[best]] = calibrated(bench).link(["hart atack"], k=1)
+    assert best.confidence is not None
+
+    assert calibrated(bench, threshold=best.confidence).link(["hart atack"]) != [[]]
+    assert calibrated(bench, threshold=best.confidence + 0.01).link(["hart atack"]) == [[]]
+
+
+def test_a_calibration_of_other_answers_is_refused(bench: Bench) -> None:
+    with pytest.raises(ConfigError, match="without exact names"):
+        calibrated(bench, exact=False).link(["hart atack"])
+
+
+# Filters
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (LinkSettings(types=("T047",)), {"mesh:D1", "mesh:D2"}),
+        (LinkSettings(types=("T033", "T184")), {"hp:1", "hp:2"}),
+        (LinkSettings(prefixes=("HP",)), {"hp:1", "hp:2"}),
+        (LinkSettings(sources=("NCI",)), {"mesh:D1"}),
+        (LinkSettings(sources=("HPO",), types=("T184",)), {"hp:2"}),
+        (LinkSettings(sources=("HPO",), prefixes=("mesh",)), set()),
+    ],
+)
+def test_filters_work_inside_the_search(linker: Linker, wanted: LinkSettings, expected: set[str]) -> None:
+    for mention in ("cold", "pain in the chest", "Heart attack"):
+        [answer] = linker.link([mention], k=10, settings=wanted)
+        assert set(ids(answer)) == expected
+
+
+def test_a_name_from_another_source_is_not_what_matched(linker: Linker) -> None:
+    [answer] = linker.link(["heart attack"], settings=LinkSettings(sources=("NCI",)))
+    assert [(c.name, c.how) for c in answer] == [("Myocardial infarction", "dense")]
+
+
+def test_an_unknown_type_is_refused(linker: Linker) -> None:
+    with pytest.raises(ConfigError, match="T048"):
+        linker.link(["cold"], settings=LinkSettings(types=("T048",)))
+
+
+# Labelled mentions
+
+
+def test_labelled_mentions_answer_as_names_do(linker: Linker) -> None:
+    before = linker.link(["widowmaker"], k=1)
+    added = linker.add_mentions([("Widowmaker", "mesh:D9"), ("widowmaker", "hp:2"), ("x", "mesh:none")])
+
+    [answer] = linker.link(["WIDOWMAKER"], k=3)
+
+    assert added == 2
+    assert before[0][0].how == "dense"
+    assert [(c.concept, c.name, c.score, c.how) for c in answer[:2]] == [
+        ("hp:2", "widowmaker", 1.0, "exact"),
+        ("mesh:D1", "Widowmaker", 1.0, "exact"),
+    ]
+    assert answer[2].how == "dense"
+    [filtered] = linker.link(["widowmaker"], k=1, settings=LinkSettings(prefixes=("mesh",)))
+    assert ids(filtered) == ["mesh:D1"]
+
+
+# Work that is spared
+
+
+def test_a_mention_that_comes_again_is_encoded_once(bench: Bench) -> None:
+    assert isinstance(bench.encoder, NgramEncoder)
+    first = bench.linker.link(["hart", "Hart ", "HART"])
+    again = bench.linker.link(["hart"])
+
+    assert bench.encoder.encoded == ["hart"]
+    assert first == again * 3
+    first[0].clear()
+    assert bench.linker.link(["hart"]) == again
+
+
+def test_what_is_remembered_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(bench.encoder, NgramEncoder)
+    monkeypatch.setattr(linker_module, "_REMEMBERED", 2)
+    for mentions in (["a"], ["b"], ["c"], ["b"], ["a"], ["z" * 300], ["z" * 300]):
+        bench.linker.link(mentions)
+    assert bench.encoder.encoded == ["a", "b", "c", "a", "z" * 300, "z" * 300]
+
+
+def test_large_batches_are_linked_as_small_ones(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    mentions = [f"{word} {number}" for number in range(20) for word in ("cold", "pain", "heart")]
+    expected = bench.linker.link(mentions, k=3)
+
+    monkeypatch.setattr(linker_module, "BATCH", 7)
+    monkeypatch.setattr(search, "_CELLS", 16)
+    fresh = Linker(bench.encoder, DenseSearch(bench.index), bench.entries, fingerprint="")
+    assert fresh.link(mentions, k=3) == expected
+
+
+# The law: as a slow and obvious linker does it
+
+
+def slow_link(
+    mention: str, rows: Sequence[Row], encoder: LetterEncoder, k: int, wanted: LinkSettings
+) -> list[tuple[str, float, str, str]]:
+    """Compare with every name of every concept: concept, score, folded name, how."""
+    text = fold(mention)
+    having = {concept for concept, found in FACTS["types"] if found in wanted.types}
+    best: dict[str, tuple[bool, float, str]] = {}
+    for concept, name, source in rows:
+        if (
+            (wanted.types and concept not in having)
+            or (wanted.sources and source not in wanted.sources)
+            or (wanted.prefixes and concept.split(":")[0] not in wanted.prefixes)
+            or not text
+        ):
+            continue
+        exact = wanted.exact and fold(name) == text
+        cosine = float(encoder.encode([text])[0] @ encoder.encode([fold(name)])[0])
+        found = (exact, 1.0 if exact else round(cosine, 6), fold(name))
+        old = best.get(concept)
+        if old is None or (-found[0], -found[1], found[2]) < (-old[0], -old[1], old[2]):
+            best[concept] = found
+    ranked = sorted(best.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))[:k]
+    return [
+        (concept, score, name, "exact" if exact else "dense")
+        for concept, (exact, score, name) in ranked
+        if wanted.threshold is None or score >= wanted.threshold
+    ]
+
+
+names = st.text("abAB ", min_size=1, max_size=5).filter(lambda name: name.strip() != "")
+vocabularies = st.lists(
+    st.tuples(
+        st.sampled_from([f"{p}:{n}" for p in ("hp", "mesh") for n in range(1, 6)]),
+        names,
+        st.sampled_from("PQ"),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=vocabularies,
+    mentions=st.lists(st.text("abAB ", max_size=5), max_size=5),
+    k=st.integers(1, 12),
+    exact=st.booleans(),
+    threshold=st.none() | st.floats(-1, 1),
+    filters=st.sets(st.sampled_from(["type", "source", "prefix"])),
+)
+def test_linking_agrees_with_a_loop_over_all_names(
+    rows: list[Row], mentions: list[str], k: int, exact: bool, threshold: float | None, filters: set[str]
+) -> None:
+    known = {row[0] for row in rows}
+    facts = {"types": [pair for pair in FACTS["types"] if pair[0] in known]}
+    wanted = LinkSettings(
+        exact=exact,
+        threshold=threshold,
+        types=("T033",) if "type" in filters and "hp:1" in known else (),
+        sources=("P",) if "source" in filters and "P" in {row[2] for row in rows} else (),
+        prefixes=("mesh",) if "prefix" in filters and any(c.startswith("mesh") for c in known) else (),
+    )
+    encoder = LetterEncoder()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = bench_of(Path(folder) / "bench", rows, facts, encoder)
+        answers = bench.linker.link(mentions, k=k, settings=wanted)
+
+    found = [[(c.concept, c.score, fold(c.name), c.how) for c in answer] for answer in answers]
+    assert found == [slow_link(mention, rows, encoder, k, wanted) for mention in mentions]
+
+
+def test_the_search_goes_deeper_until_no_row_left_could_change_the_answer(tmp_path: Path) -> None:
+    crowd = [("x:2", f"b{number}") for number in range(500)]
+    bench = bench_of(tmp_path, [*crowd, ("x:1", "bz"), ("x:3", "a")], None, LetterEncoder())
+
+    [answer] = bench.linker.link(["c"], k=2)
+
+    assert [(c.concept, c.score) for c in answer[:2]] == [("x:1", 1.0), ("x:2", 1.0)]
+    assert bench.index.depths == [64, 256, 502]
+    assert np.isclose(bench.linker.link(["c"], k=3)[0][2].score, np.cos(1), atol=1e-6)
