@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats  # type: ignore[import-untyped]  # it has no stubs
+from scipy import stats
 
 from sapbert.evaluation.significance import bootstrap_interval, mcnemar, randomisation
 

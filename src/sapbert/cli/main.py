@@ -8,12 +8,23 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sapbert.cli import calibrate, link, merge, pairs, plot, read, show, train
+from sapbert.cli import calibrate, compare, evaluate, link, merge, pairs, plot, read, show, train
 from sapbert.cli.options import GroupedCommand
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
-_STAGES = ("read", "merge", "pairs", "train", "show")
+_STAGES = (
+    "read",
+    "merge",
+    "pairs",
+    "train",
+    "link",
+    "calibrate",
+    "evaluate",
+    "compare",
+    "plot",
+    "show",
+)
 
 
 class _Verbs(TyperGroup):
@@ -37,6 +48,8 @@ app.command("pairs")(pairs.pairs)
 app.command("train", cls=GroupedCommand)(train.train)
 app.command("link")(link.link)
 app.command("calibrate")(calibrate.calibrate)
+app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.add_typer(plot.app, name="plot")
 app.command("show")(show.show)
 _INTERRUPTED = 130

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sapbert.arrays import Texts
 from sapbert.errors import ConfigError, MissingExtraError
+from sapbert.index.flat import FlatIndex
+from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
+from sapbert.index.vectors import Vectors, no_results
 from sapbert.protocols import Encoder
 
 Ranked = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -43,26 +49,23 @@ class ExactRanker:
 
     def rank(self, mentions: Sequence[str], k: int) -> Ranked:
         """Return the one row of each mention, or none."""
-        scores, rows = _nothing(len(mentions), k)
+        scores, rows = no_results(len(mentions), k)
         rows[:, 0] = [self._rows.get(mention, -1) for mention in mentions]
-        scores[:, 0] = rows[:, 0] >= 0
+        scores[rows >= 0] = 1
         return scores, rows
 
 
 class ScoringRanker:
     """Ranks by a function from some mentions to their scores with all names."""
 
-    def __init__(
-        self, score: Callable[[Sequence[str]], NDArray[np.float32]], names: int, *, no_match: float = 0
-    ) -> None:
-        """Rank by `score`, which gives a matrix (mentions, names); `no_match` or less is no candidate."""
+    def __init__(self, score: Callable[[Sequence[str]], NDArray[np.float32]], names: int) -> None:
+        """Rank by `score`, which gives a matrix (mentions, names); zero or less is no candidate."""
         self._score = score
         self._names = names
-        self._no_match = no_match
 
     def rank(self, mentions: Sequence[str], k: int) -> Ranked:
         """Return the k best rows of each mention."""
-        scores, rows = _nothing(len(mentions), k)
+        scores, rows = no_results(len(mentions), k)
         step = max(_CELLS // max(self._names, 1), 1)
         for start in range(0, len(mentions), step):
             block = self._score(mentions[start : start + step])  # (block, names)
@@ -70,8 +73,8 @@ class ScoringRanker:
             width = best.shape[1]
             own = np.take_along_axis(block, best, axis=1)
             stop = start + len(best)
-            rows[start:stop, :width] = np.where(own > self._no_match, best, -1)
-            scores[start:stop, :width] = np.where(own > self._no_match, own, 0)
+            rows[start:stop, :width] = np.where(own > 0, best, -1)
+            scores[start:stop, :width] = np.where(own > 0, own, -np.inf)
         return scores, rows
 
 
@@ -92,18 +95,30 @@ def best_rows(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     return best
 
 
-def encoder_ranker(encoder: Encoder) -> Build:
-    """Rank by the cosine of vectors."""
+class EncoderRanker:
+    """Ranks by the cosine of vectors, exactly."""
 
-    def build(names: Sequence[str]) -> Ranker:
-        vectors = encoder.encode(names)  # (names, dimension)
+    def __init__(self, names: Sequence[str], encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._index = FlatIndex(Vectors(encoder.encode(names), None))
 
-        def score(mentions: Sequence[str]) -> NDArray[np.float32]:
-            return encoder.encode(mentions) @ vectors.T
+    def rank(self, mentions: Sequence[str], k: int) -> Ranked:
+        """Return the k nearest rows of each mention."""
+        return self._index.search(self._encoder.encode(mentions), k)
 
-        return ScoringRanker(score, len(names), no_match=-np.inf)
 
-    return build
+class TfidfRanker:
+    """Ranks by the cosine of character 1- and 2-grams weighed by tf-idf, as BioSyn does before it learns."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = _texts(names)
+
+    def rank(self, mentions: Sequence[str], k: int) -> Ranked:
+        """Return the k most alike rows of each mention."""
+        # The index lives on disk; where files that are mapped cannot be removed, they stay a while.
+        with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
+            write_sparse(self._names, Path(folder), SparseSettings())
+            return SparseIndex.open(Path(folder)).search(mentions, k)
 
 
 def bm25_ranker(names: Sequence[str], *, saturation: float = 1.2, length_weight: float = 0.75) -> Ranker:
@@ -144,6 +159,7 @@ def edit_ranker(names: Sequence[str]) -> Ranker:
 
 BASELINES: dict[str, Build] = {
     "exact": ExactRanker,
+    "tfidf": TfidfRanker,
     "bm25": bm25_ranker,
     "edit": edit_ranker,
 }
@@ -156,8 +172,10 @@ def baseline(name: str) -> Build:
     return BASELINES[name]
 
 
-def _nothing(mentions: int, k: int) -> Ranked:
-    return np.zeros((mentions, k), np.float32), np.full((mentions, k), -1, np.int64)
+def _texts(names: Sequence[str]) -> Texts:
+    encoded = [name.encode(errors="replace") for name in names]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return Texts(np.frombuffer(b"".join(encoded), np.uint8), offsets)
 
 
 def _word_counts(texts: Sequence[str], words: dict[str, int], sparse: Any) -> Any:
