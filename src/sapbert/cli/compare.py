@@ -22,6 +22,7 @@ def compare(
     Both must have been measured on the same mentions. A folder of several evaluations is one system trained
     with several seeds: its mean and deviation are told, and each mention counts by its mean.
     """
+    from sapbert.artifacts import create_file
     from sapbert.evaluation import report
     from sapbert.evaluation.compare import System
     from sapbert.evaluation.compare import compare as compare_systems
@@ -33,5 +34,6 @@ def compare(
     for line in report.comparison_lines(found, *names):
         typer.echo(line)
     if html is not None:
-        html.write_text(comparison_page(found, *names, k=k), encoding="utf-8")
+        with create_file(html, overwrite=True) as page:
+            page.write_text(comparison_page(found, *names, k=k), encoding="utf-8")
         typer.echo(f"page -> {html}", err=True)

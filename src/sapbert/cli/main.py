@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sapbert.cli import calibrate, compare, evaluate, link, merge, pairs, plot, read, show, train
+from sapbert.cli import benchmark, calibrate, compare, evaluate, link, merge, pairs, plot, read, show, train
 from sapbert.cli.options import GroupedCommand
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
@@ -20,6 +20,7 @@ _STAGES = (
     "train",
     "link",
     "calibrate",
+    "benchmark",
     "evaluate",
     "compare",
     "plot",
@@ -48,6 +49,7 @@ app.command("pairs")(pairs.pairs)
 app.command("train", cls=GroupedCommand)(train.train)
 app.command("link")(link.link)
 app.command("calibrate")(calibrate.calibrate)
+app.command("benchmark")(benchmark.benchmark)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.add_typer(plot.app, name="plot")

@@ -78,16 +78,13 @@ class Dictionary:
         return int(concept_numbers(self)["concept"].n_unique())
 
     def with_mentions(self, mentions: pl.DataFrame) -> Dictionary:
-        """Return this dictionary with every part of `mentions` as a further name of its gold ids.
+        """Return this dictionary with `mentions` as further names of their gold ids: BioSyn's enlarged one.
 
-        That is BioSyn's enlarged dictionary. Of a composite mention with as many ids as parts, each part has
-        its own; otherwise each has all of them.
+        A composite mention is one name with all its ids: corpora list these in any order, and pairing them
+        with the parts would make names of the wrong concepts.
         """
-        labelled = mentions.filter(pl.col("ids").list.len() > 0).select("parts", "ids")
-        paired = (pl.col("parts").list.len() > 1) & (pl.col("parts").list.len() == pl.col("ids").list.len())
-        own = labelled.filter(paired).explode("parts", "ids").with_columns(pl.concat_list("ids"))
-        every = labelled.filter(~paired).explode("parts")
-        added = pl.concat([every, own]).select(name="parts", ids="ids")
+        labelled = mentions.filter(pl.col("ids").list.len() > 0)
+        added = labelled.select(name=pl.col("parts").list.join(" "), ids="ids")
         return Dictionary(_merged(pl.concat([self.table, added])))
 
 

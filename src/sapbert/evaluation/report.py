@@ -31,7 +31,7 @@ def summarise(evaluation: Evaluation, *, threshold: float | None = None) -> dict
 
 def evaluation_lines(evaluation: Evaluation, *, threshold: float | None = None) -> Iterator[str]:
     """Tell an evaluation in a table: a line a dictionary, and under it those seen in training and not."""
-    head = "".join(f"{title:<19}" for title in (f"Acc@{k}" for k in KS))
+    head = "".join(f"{title:<21}" for title in (f"Acc@{k}" for k in KS))
     yield f"{'':<{_WIDE}}{'mentions':>9}  {head}{'strict@1':<10}{'MRR':<7}coverage"
     for dictionary in evaluation.dictionaries:
         results = evaluation.of(dictionary)
@@ -80,7 +80,7 @@ def p_text(found: Comparison) -> str:
 
 
 def _line(title: str, figures: Measures, intervals: Mapping[int, Interval]) -> str:
-    cells = "".join(f"{_accuracy(figures.accuracy[k], intervals.get(k)):<19}" for k in KS)
+    cells = "".join(f"{_accuracy(figures.accuracy[k], intervals.get(k)):<21}" for k in KS)
     mrr = "-" if figures.mrr is None else f"{figures.mrr:.3f}"
     strict, coverage = _percent(figures.strict[1]), _percent(figures.coverage)
     return f"{title:<{_WIDE}}{figures.mentions:>9,}  {cells}{strict:<10}{mrr:<7}{coverage}".rstrip()
