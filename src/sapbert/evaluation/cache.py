@@ -65,7 +65,7 @@ class CachedEncoder:
                 kept = np.load(segment / "digests.npy")
                 if len(kept):
                     places = np.minimum(np.searchsorted(kept, digests), len(kept) - 1)
-                    here = np.flatnonzero((kept[places] == digests) & ~found)
+                    here = np.flatnonzero(kept[places] == digests)
                     vectors[here] = map_array(segment / "vectors.npy")[places[here]]
                     found[here] = True
         return np.flatnonzero(~found)
