@@ -1,8 +1,8 @@
 """What can be measured: anything that ranks the names of a dictionary for a mention.
 
 Baselines stand beside encoders because they are hard to beat: with training mentions in the dictionary, an
-exact match alone answers three mentions of NCBI in four. Scores of different rankers are not comparable, only their
-order is; equal scores are in order of rows, so that every run gives the same figures.
+exact match alone answers three mentions of NCBI in four. Scores of different rankers are not comparable, only
+their order is; equal scores are in order of rows, so that every run gives the same figures.
 """
 
 from __future__ import annotations
