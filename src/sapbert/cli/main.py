@@ -8,12 +8,41 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sapbert.cli import calibrate, index, link, merge, pairs, plot, read, show, sweep, train
+from sapbert.cli import (
+    benchmark,
+    calibrate,
+    compare,
+    evaluate,
+    index,
+    link,
+    merge,
+    pairs,
+    plot,
+    read,
+    show,
+    sweep,
+    train,
+)
 from sapbert.cli.options import GroupedCommand
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
-_STAGES = ("read", "merge", "pairs", "train", "sweep", "export", "index", "link", "calibrate", "plot", "show")
+_STAGES = (
+    "read",
+    "merge",
+    "pairs",
+    "train",
+    "sweep",
+    "export",
+    "index",
+    "link",
+    "calibrate",
+    "benchmark",
+    "evaluate",
+    "compare",
+    "plot",
+    "show",
+)
 
 
 class _Verbs(TyperGroup):
@@ -39,6 +68,9 @@ app.command("sweep")(sweep.sweep)
 app.command("index")(index.index)
 app.command("link")(link.link)
 app.command("calibrate")(calibrate.calibrate)
+app.command("benchmark")(benchmark.benchmark)
+app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.add_typer(plot.app, name="plot")
 app.command("show")(show.show)
 _INTERRUPTED = 130

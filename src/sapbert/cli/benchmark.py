@@ -1,0 +1,31 @@
+"""`sapbert benchmark`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sapbert.cli.report import Json, Out, Overwrite, tell
+
+
+def benchmark(
+    name: Annotated[str, typer.Argument(help="ncbi-disease, bc5cdr-disease or bc5cdr-chemical.")],
+    raw: Annotated[
+        list[Path], typer.Argument(help="PubTator files of the three splits, which their names tell.")
+    ],
+    dictionary: Annotated[Path, typer.Option(help="Lines of id||name, as MEDIC's.", show_default=False)],
+    out: Out,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Build an evaluation set from a raw corpus, by BioSyn's protocol.
+
+    Abbreviations are written out, composite mentions split, all is lowercase without punctuation; the
+    dictionary comes alone and enlarged by the training and development mentions.
+    """
+    from sapbert.evaluation.protocol import build_benchmark
+
+    manifest = build_benchmark(name, raw, dictionary, out, overwrite=overwrite)
+    tell(manifest, out, as_json=json)

@@ -1,0 +1,1 @@
+"""How good: evaluation sets, rankers measured on them, and runs compared."""

@@ -1,0 +1,131 @@
+"""Compare two systems on the mentions that both were measured on.
+
+A system is one evaluation, or a folder of several: the same system trained with other seeds. Seeds differ by
+a point and more on small benchmarks, so one run against one proves little about a recipe, whatever its p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sapbert.artifacts import MANIFEST
+from sapbert.errors import ArtifactError, ConfigError
+from sapbert.evaluation.metrics import right_at
+from sapbert.evaluation.run import Evaluation
+from sapbert.evaluation.significance import Interval, bootstrap_interval, mcnemar, randomisation
+
+_KEY = ("dictionary", "mention", "text", "gold")
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One or several runs of what is compared."""
+
+    name: str
+    runs: tuple[Evaluation, ...]
+
+    @classmethod
+    def open(cls, path: Path) -> System:
+        """Open an evaluation, or all evaluations in a folder."""
+        paths = (
+            [path] if (path / MANIFEST).is_file() else sorted(p.parent for p in path.glob(f"*/{MANIFEST}"))
+        )
+        if not paths:
+            raise ArtifactError(
+                f"{path}: no evaluation, nor a folder of them; `sapbert evaluate -o` writes one"
+            )
+        return cls(path.name, tuple(Evaluation.open(one) for one in paths))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """How good one system is."""
+
+    mean: float
+    deviation: float | None
+    """Over its runs; None where there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The second system against the first, with one dictionary."""
+
+    dictionary: str
+    mentions: int
+    first: Accuracy
+    second: Accuracy
+    difference: float
+    interval: Interval
+    randomisation: float
+    """p of the paired randomisation test."""
+    mcnemar: float | None
+    """Exact p, where both systems are one run."""
+    changed: pl.DataFrame
+    """`change` (gained, lost), `raw`, `text`, `gold`, and the best candidate of each: `first`, `second`."""
+
+
+def compare(first: System, second: System, *, k: int = 1, seed: int = 0) -> list[Comparison]:
+    """Compare accuracy at k, dictionary by dictionary."""
+    _refuse_others(first, second)
+    return [_compare(first, second, dictionary, k=k, seed=seed) for dictionary in first.runs[0].dictionaries]
+
+
+def _compare(first: System, second: System, dictionary: str, *, k: int, seed: int) -> Comparison:
+    rights = [_rights(system, dictionary, k) for system in (first, second)]  # (runs, mentions) each
+    means = [right.mean(axis=0) for right in rights]
+    differences = means[1] - means[0]
+    single = len(first.runs) == len(second.runs) == 1
+    return Comparison(
+        dictionary=dictionary,
+        mentions=len(differences),
+        first=_accuracy(rights[0]),
+        second=_accuracy(rights[1]),
+        difference=float(differences.mean()),
+        interval=bootstrap_interval(differences, seed=seed),
+        randomisation=randomisation(differences, seed=seed),
+        mcnemar=mcnemar(*means) if single else None,
+        changed=_changed(first, second, dictionary, differences),
+    )
+
+
+def _rights(system: System, dictionary: str, k: int) -> NDArray[np.float64]:
+    return np.stack([right_at(run.of(dictionary), k) for run in system.runs])
+
+
+def _accuracy(rights: NDArray[np.float64]) -> Accuracy:
+    runs = rights.mean(axis=1)
+    return Accuracy(mean=float(runs.mean()), deviation=float(runs.std(ddof=1)) if len(runs) > 1 else None)
+
+
+def _changed(
+    first: System, second: System, dictionary: str, differences: NDArray[np.float64]
+) -> pl.DataFrame:
+    """The mentions that one system has right more often, gained ones first, with the first runs' answers."""
+    linked = first.runs[0].of(dictionary).filter(pl.col("gold") != "")
+    rows = linked.select("mention", "raw", "text", "gold", difference=pl.Series(differences))
+    for name, system in (("first", first), ("second", second)):
+        best = system.runs[0].candidates.filter(dictionary=dictionary, position=1).sort("mention", "part")
+        answers = best.group_by("mention").agg(pl.col("name").str.join("|").alias(name))
+        rows = rows.join(answers, on="mention", how="left", maintain_order="left")
+    change = pl.when(pl.col("difference") > 0).then(pl.lit("gained")).otherwise(pl.lit("lost"))
+    changed = rows.filter(pl.col("difference") != 0).with_columns(change=change)
+    return changed.sort("change", "mention").select(
+        "change", "raw", "text", "gold", pl.col("first", "second").fill_null("")
+    )
+
+
+def _refuse_others(first: System, second: System) -> None:
+    """Refuse runs over other mentions: a paired test of them would be nonsense with a p."""
+    wanted = first.runs[0].results.select(_KEY)
+    for system in (first, second):
+        for run in system.runs:
+            if not run.results.select(_KEY).equals(wanted):
+                raise ConfigError(
+                    f"{first.name} and {system.name} were not measured on the same mentions; "
+                    "evaluate both on one benchmark and split"
+                )

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Sapbert, left_in, one_json, refused
+from tests.conftest import GOLDEN
+from tests.encoder.tiny import tiny_bert
+
+PLAIN = GOLDEN / "benchmarks" / "plain"
+RAW = sorted((GOLDEN / "raw").glob("INV*.txt"))
+
+
+def test_evaluate_tells_both_dictionaries_on_standard_output(sapbert: Sapbert) -> None:
+    done = sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "edit")
+
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == "plain, test: edit"
+    assert lines[2].split()[:4] == ["dictionary", "3", "100.0", "(100.0-100.0)"]
+    assert any(line.startswith("test_dictionary") for line in lines)
+    assert "  NIL: 1 mentions, precision -, recall 0.0" in lines
+
+
+def test_figures_as_json(sapbert: Sapbert) -> None:
+    found = one_json(sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "exact", "--json"))
+
+    assert found["dictionary"]["accuracy"] == {"1": pytest.approx(1 / 3), "5": pytest.approx(1 / 3)}
+    assert found["dictionary"]["by type"]["Composite"]["mentions"] == 1
+    assert set(found) == {"dictionary", "test_dictionary"}
+
+
+def test_an_encoder_is_measured_and_its_vectors_are_kept(sapbert: Sapbert, tmp_path: Path) -> None:
+    model, cache = tiny_bert(tmp_path / "model"), tmp_path / "cache"
+    arguments = ("evaluate", "--benchmark", PLAIN, "--model", model, "--cache", cache)
+
+    first = sapbert(*arguments)
+    kept = left_in(next(cache.iterdir()))
+    again = sapbert(*arguments)
+
+    assert first.code == again.code == 0
+    assert first.out == again.out
+    assert left_in(next(cache.iterdir())) == kept
+
+
+def test_two_runs_are_compared_in_words_and_on_a_page(sapbert: Sapbert, tmp_path: Path) -> None:
+    for name in ("exact", "edit"):
+        assert sapbert("evaluate", "--benchmark", PLAIN, "--baseline", name, "-o", tmp_path / name).code == 0
+
+    page = tmp_path / "page.html"
+    done = sapbert("compare", tmp_path / "exact", tmp_path / "edit", "--html", page)
+
+    assert done.code == 0
+    assert "  difference  +66.7" in done.out
+    assert "2 mentions gained, 0 lost" in done.out
+    html = page.read_text()
+    assert "glimmer fevers" in html
+    assert "http" not in html
+    assert "src=" not in html
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_the_page_shows_names_as_text(sapbert: Sapbert, tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "dictionary.tsv").write_text("concept_id\tname\nX\t<script>alert(1)</script>\n")
+    (folder / "test.tsv").write_text("mention\tconcept_ids\n<script>alert(2)</script>\tX\n")
+    for name in ("exact", "edit"):
+        sapbert("evaluate", "--benchmark", folder, "--baseline", name, "-o", tmp_path / name)
+
+    sapbert("compare", tmp_path / "exact", tmp_path / "edit", "--html", tmp_path / "page.html")
+
+    html = (tmp_path / "page.html").read_text()
+    assert "&lt;script&gt;alert(2)" in html
+    assert "<script" not in html
+
+
+def test_a_benchmark_is_built_and_measured(sapbert: Sapbert, tmp_path: Path) -> None:
+    names = GOLDEN / "raw" / "names.txt"
+    built = sapbert("benchmark", "ncbi-disease", *RAW, "--dictionary", names, "-o", tmp_path / "set")
+    done = sapbert("evaluate", "--benchmark", tmp_path / "set", "--baseline", "exact", "--split", "dev")
+
+    assert built.code == done.code == 0
+    assert done.out.startswith("set, dev: exact\n")
+
+
+def test_what_is_measured_must_be_said_once(sapbert: Sapbert) -> None:
+    assert "give either --model or --baseline" in refused(sapbert("evaluate", "--benchmark", PLAIN))
+    both = sapbert("evaluate", "--benchmark", PLAIN, "--model", "a", "--baseline", "exact")
+    assert "give either --model or --baseline" in refused(both)
+
+
+def test_what_cannot_be_compared_is_told(sapbert: Sapbert, tmp_path: Path) -> None:
+    assert "no evaluation, nor a folder of them" in refused(sapbert("compare", tmp_path, tmp_path))

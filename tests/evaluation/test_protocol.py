@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapbert.errors import ArtifactError, ConfigError, FormatError
+from sapbert.evaluation.benchmarks import EvaluationSet, open_evaluation_set
+from sapbert.evaluation.protocol import build_benchmark, process
+from tests.conftest import GOLDEN
+
+RAW = sorted((GOLDEN / "raw").glob("INV*.txt"))
+NAMES = GOLDEN / "raw" / "names.txt"
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> EvaluationSet:
+    build_benchmark("ncbi-disease", RAW, NAMES, tmp_path / "set")
+    return open_evaluation_set(tmp_path / "set")
+
+
+def told(split: pl.DataFrame) -> list[tuple[list[str], list[str]]]:
+    return list(split.select("parts", "ids").iter_rows())
+
+
+def test_short_forms_are_written_out_and_punctuation_is_dropped(built: EvaluationSet) -> None:
+    assert told(built.split("train")) == [
+        (["glimmer fever"], ["X000001"]),
+        (["glimmer fever"], ["X000001"]),
+        (["tin ear"], ["X000003"]),
+    ]
+    assert built.split("train")["raw"].to_list() == ["Glimmer fever", "GF", "Tin ear"]
+    assert told(built.split("test")) == [(["glimmer fever"], ["X000001"])]
+
+
+def test_a_composite_mention_is_split_where_it_has_as_many_ids(built: EvaluationSet) -> None:
+    assert told(built.split("dev")) == [(["moss lung", "clay lung"], ["X000002", "700004"])]
+
+
+def test_the_dictionary_comes_alone_and_enlarged(built: EvaluationSet) -> None:
+    alone, enlarged = (dict(found.table.iter_rows()) for found in built.dictionaries.values())
+
+    assert alone == {
+        "glimmer fever": ["X000001"],
+        "fever glimmer": ["X000001"],
+        "moss lung": ["X000002", "700001", "700004"],
+        "tin ear": ["X000003"],
+        "clay lung": ["700004"],
+    }
+    assert enlarged == {**alone, "moss lung clay lung": ["X000002", "700004"]}
+
+
+def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
+    manifest = build_benchmark("ncbi-disease", RAW, NAMES, tmp_path / "set")
+
+    assert manifest.counts == {
+        "concepts": 4,
+        "dictionary": 5,
+        "train": 3,
+        "train: dropped for their ids": 0,
+        "dev": 1,
+        "dev: dropped for their ids": 0,
+        "test": 1,
+        "test: dropped for their ids": 2,
+        "test_dictionary": 6,
+    }
+
+
+def test_parts_that_the_annotators_wrote_are_taken(tmp_path: Path) -> None:
+    parts = "1|t|Ocular and ear rust\n1\t0\t19\tOcular and ear rust\tDisease\tA|B\tOcular rust|ear rust\n"
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.txt").write_text(parts + "1\t0\t6\tOcular\tChemical\tA\n")
+    (tmp_path / "names").mkdir()
+    (tmp_path / "names" / "names.txt").write_text("A||eye rust\nB||ear rust\n")
+    raw = sorted(tmp_path.glob("*.txt"))
+
+    build_benchmark("bc5cdr-disease", raw, tmp_path / "names" / "names.txt", tmp_path / "set")
+
+    assert told(open_evaluation_set(tmp_path / "set").split("test")) == [
+        (["ocular rust", "ear rust"], ["A", "B"])
+    ]
+
+
+def test_a_benchmark_that_was_changed_is_refused(built: EvaluationSet, tmp_path: Path) -> None:
+    with open(tmp_path / "set" / "test.tsv", "a") as file:
+        file.write("x")
+
+    with pytest.raises(ArtifactError, match=r"test.tsv has \d+ bytes instead"):
+        open_evaluation_set(tmp_path / "set")
+
+
+def test_an_unknown_benchmark_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no benchmark 'mine' is known; there are ncbi-disease"):
+        build_benchmark("mine", RAW, NAMES, tmp_path / "set")
+
+
+def test_files_must_tell_their_split(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="the file name says no split"):
+        build_benchmark("ncbi-disease", [*RAW, NAMES], NAMES, tmp_path / "set")
+    with pytest.raises(FormatError, match="is a second dev split"):
+        build_benchmark("ncbi-disease", [*RAW, RAW[0]], NAMES, tmp_path / "set")
+    with pytest.raises(ConfigError, match="no corpus of the train split"):
+        build_benchmark("ncbi-disease", RAW[:1], NAMES, tmp_path / "set")
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_dictionary_line_without_bars_is_told(tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("A||fever\nB fever\n")
+
+    with pytest.raises(FormatError, match=r"names.txt:2: no \|\| in this line"):
+        build_benchmark("ncbi-disease", RAW, tmp_path / "names.txt", tmp_path / "set")
+
+
+@given(st.text())
+def test_processing_twice_changes_nothing(text: str) -> None:
+    once = process(text)
+
+    assert process(once) == once
+    assert not set(once) & set("|,;-()[]")
+    assert "  " not in once
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("name", "corpus", "counts", "same"),
+    [
+        ("ncbi-disease", "NCBI", (5134, 787, 960), 0.96),
+        ("bc5cdr-disease", "CDR_", (4131, 4178, 4287), 0.99),
+    ],
+)
+def test_real_corpora_come_out_with_the_papers_counts(
+    shared_data: Path, tmp_path: Path, name: str, corpus: str, counts: tuple[int, ...], same: float
+) -> None:
+    raw = shared_data / "raw"
+    manifest = build_benchmark(name, raw.glob(f"{corpus}*"), raw / "medic_06Jul2012.txt.gz", tmp_path / "set")
+    ours, theirs = (
+        open_evaluation_set(tmp_path / "set"),
+        open_evaluation_set(shared_data / "benchmarks" / name),
+    )
+
+    assert manifest.counts["concepts"] == 11_915
+    assert tuple(ours.split(split).height for split in ("train", "dev", "test")) == counts
+    alone = [dict(found.dictionaries["dictionary"].table.iter_rows()) for found in (ours, theirs)]
+    assert len(alone[0]) == 71_924
+    assert alone[0].keys() == alone[1].keys()
+    assert all(set(alone[0][key]) == set(alone[1][key]) for key in alone[0])
+    for split in ("train", "dev"):
+        pairs = zip(told(ours.split(split)), told(theirs.split(split)), strict=True)
+        agreed = sum(one[0] == other[0] for one, other in pairs)
+        assert agreed / ours.split(split).height > (0.93 if split == "dev" else same)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sapbert.errors import ArtifactError, ConfigError
+from sapbert.evaluation.benchmarks import EvaluationSet, open_evaluation_set
+from sapbert.evaluation.metrics import measure
+from sapbert.evaluation.rankers import baseline
+from sapbert.evaluation.run import Evaluation, evaluate, write_evaluation
+from tests.conftest import GOLDEN
+from tests.evaluation.conftest import mentions, small_set, told
+
+
+def test_both_dictionaries_are_measured(plain: EvaluationSet) -> None:
+    found = evaluate(plain, baseline("edit"))
+
+    assert found.dictionaries == ["dictionary", "test_dictionary"]
+    assert found.of("dictionary").height == found.of("test_dictionary").height == 4
+    assert found.of("dictionary")["rank"].to_list() == [1, 1, None, 1]
+
+
+def test_training_mentions_help_only_where_they_are_names(plain: EvaluationSet) -> None:
+    exact = evaluate(plain, baseline("exact"), split="train")
+
+    assert measure(exact.of("dictionary")).accuracy[1] == 0
+    assert measure(exact.of("test_dictionary")).accuracy[1] == 1
+
+
+def test_candidates_are_kept_with_names_ids_and_scores() -> None:
+    names = {"fever": "F|G", "moss lung": "M"}
+    found = evaluate(small_set(names, mentions(("hot|wet", "F"))), told({"wet": ["moss lung", "fever"]}))
+
+    assert found.candidates.drop("score").rows() == [
+        ("dictionary", 0, 1, 1, "moss lung", "M"),
+        ("dictionary", 0, 1, 2, "fever", "F|G"),
+    ]
+
+
+def test_an_evaluation_survives_the_disk(plain: EvaluationSet, tmp_path: Path) -> None:
+    found = evaluate(plain, baseline("exact"))
+    write_evaluation(found, tmp_path / "run", benchmark=plain, settings={"split": "test"}, ranker="exact")
+
+    opened = Evaluation.open(tmp_path / "run")
+
+    assert opened.results.equals(found.results)
+    assert opened.candidates.equals(found.candidates)
+    assert opened.manifest is not None
+    assert opened.manifest.details == {"benchmark": plain.fingerprint}
+
+
+def test_a_damaged_evaluation_is_refused(plain: EvaluationSet, tmp_path: Path) -> None:
+    found = evaluate(plain, baseline("exact"))
+    write_evaluation(found, tmp_path / "run", benchmark=plain, settings={}, ranker="exact")
+    with open(tmp_path / "run" / "mentions.parquet", "r+b") as file:
+        file.write(b"x")
+
+    with pytest.raises(ArtifactError, match="does not match its checksum"):
+        Evaluation.open(tmp_path / "run")
+
+
+def test_a_set_without_a_dictionary_asks_for_one() -> None:
+    with pytest.raises(ConfigError, match="comes without a dictionary"):
+        evaluate(open_evaluation_set(GOLDEN / "benchmarks" / "xl-bel"), baseline("exact"))
+
+
+@pytest.mark.shared_data
+def test_exact_match_on_ncbi_agrees_with_slow_loops(shared_data: Path) -> None:
+    benchmark = open_evaluation_set(shared_data / "benchmarks" / "ncbi-disease")
+    found = evaluate(benchmark, baseline("exact"), split="dev")
+
+    for name, dictionary in benchmark.dictionaries.items():
+        ids = dict(dictionary.table.iter_rows())
+        right = 0
+        for parts, gold in benchmark.split("dev").select("parts", "ids").iter_rows():
+            right += all(any(one in gold for one in ids.get(part, [])) for part in parts)
+        assert measure(found.of(name)).accuracy[1] == pytest.approx(right / 787)
