@@ -20,10 +20,10 @@ def benchmark(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Build an evaluation set from a raw corpus, by BioSyn's protocol.
+    """Build an evaluation set from a raw corpus.
 
-    Abbreviations are written out, composite mentions split, all is lowercase without punctuation; the
-    dictionary comes alone and enlarged by the training and development mentions.
+    By BioSyn's protocol: abbreviations are written out, composite mentions split, all is lowercase without
+    punctuation; the dictionary comes alone and enlarged by the training and development mentions.
     """
     from sapbert.evaluation.protocol import build_benchmark
 

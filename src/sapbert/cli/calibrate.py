@@ -55,9 +55,10 @@ def calibrate(
     overwrite: Overwrite = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
 ) -> None:
-    """Learn from labelled mentions how sure answers are, for `sapbert link --calibration`.
+    """Learn how sure an answer is from labelled mentions.
 
-    Everything reported is measured on mentions held out of the fit, five parts in turn.
+    `sapbert link --calibration` uses what is written. Everything reported is measured on mentions held out of
+    the fit, five parts in turn.
     """
     from sapbert.artifacts import require_free
     from sapbert.linking.calibrating import CalibrateSettings, calibrate, read_labelled_mentions

@@ -17,7 +17,7 @@ def compare(
     html: Annotated[Path | None, typer.Option(help="Page to write, with the mentions that changed.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same intervals and p.")] = 0,
 ) -> None:
-    """Tell whether the second system is better than the first, or was lucky.
+    """Tell whether one system is better or was lucky.
 
     Both must have been measured on the same mentions. A folder of several evaluations is one system trained
     with several seeds: its mean and deviation are told, and each mention counts by its mean.

@@ -46,10 +46,11 @@ def evaluate(
     overwrite: Overwrite = False,
     json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
 ) -> None:
-    """Measure how often an encoder or a baseline finds the right concept.
+    """Measure how often the right concept is found.
 
-    Accuracy at 1 and 5 with intervals, with the benchmark's dictionary alone and, where its protocol has one,
-    with the dictionary enlarged by training mentions: the papers' figures are with the latter.
+    For an encoder or a baseline: accuracy at 1 and 5 with intervals, with the benchmark's dictionary alone
+    and, where its protocol has one, with the dictionary enlarged by training mentions: the papers' figures
+    are with the latter.
     """
     from sapbert.evaluation import rankers, report, run
     from sapbert.evaluation.benchmarks import open_evaluation_set
