@@ -65,6 +65,11 @@ class TokenRows:
         """Tokens of each sequence.  # (sequences,)"""
         return np.diff(self.offsets)
 
+    def span(self, start: int, stop: int) -> TokenRows:
+        """Return the sequences from `start` to `stop`, as a view."""
+        begin, end = self.offsets[start], self.offsets[stop]
+        return TokenRows(self.ids[begin:end], self.special[begin:end], self.offsets[start : stop + 1] - begin)
+
     def pad(self, rows: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Rectangle:
         """Lay the sequences in `rows` under each other, padded on the right to `width` or to the longest."""
         lengths = self.lengths[rows]
