@@ -35,7 +35,7 @@ def test_an_epoch_visits_pairs_once_and_in_another_order_than_the_next(
     tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
     batches = make_batches(tiny_pairs, tiny_base, batch_size=2)
-    numbers = list(batches._numbers(0, 2 * batches.steps_an_epoch))
+    numbers = list(batches.numbers(0, 2 * batches.steps_an_epoch))
     first, second = (
         np.concatenate(numbers[: batches.steps_an_epoch]),
         np.concatenate(numbers[batches.steps_an_epoch :]),
@@ -43,7 +43,7 @@ def test_an_epoch_visits_pairs_once_and_in_another_order_than_the_next(
     assert len(set(first.tolist())) == len(first) == batches.steps_an_epoch * 2
     assert first.tolist() != second.tolist()
     other_seed = make_batches(tiny_pairs, tiny_base, batch_size=2, seed=2)
-    assert np.concatenate(list(other_seed._numbers(0, batches.steps_an_epoch))).tolist() != first.tolist()
+    assert np.concatenate(list(other_seed.numbers(0, batches.steps_an_epoch))).tolist() != first.tolist()
 
 
 def test_processes_share_a_batch_and_agree_on_how_its_names_relate(

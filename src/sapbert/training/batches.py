@@ -93,10 +93,10 @@ class Batches:
 
     def after(self, step: int, total: int) -> Iterator[Batch]:
         """Yield the batches of steps `step` to `total`, prepared while those before are trained on."""
-        numbers = self._numbers(step, total)
+        groups = self.numbers(step, total)
 
         def prepare() -> list[Batch]:
-            return self._prepare(list(islice(numbers, _AHEAD)))
+            return self._prepare(list(islice(groups, _AHEAD)))
 
         with ThreadPoolExecutor(1) as ahead:
             pending = ahead.submit(prepare)
@@ -104,8 +104,8 @@ class Batches:
                 pending = ahead.submit(prepare)
                 yield from batches
 
-    def _numbers(self, step: int, total: int) -> Iterator[NDArray[np.int64]]:
-        """The pair numbers of each batch."""
+    def numbers(self, step: int, total: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the pair numbers of each batch."""
         epoch, order = -1, self._rows
         for number in range(step, total):
             if number // self.steps_an_epoch != epoch:

@@ -6,8 +6,8 @@ exactly zero and has a zero gradient.
 
 Two are pytorch-metric-learning's, fed with our pairs. Multi-similarity, lifted structure and InfoNCE are
 ours, one pass over the similarities of the batch: for the last two the library holds each positive against
-the list of all negatives, half a gigabyte at 512 names. NCA and cosine are ours because its `NCALoss` takes all
-names of a batch whatever was mined, and it has no cosine loss. Ours never wait for the device.
+the list of all negatives, half a gigabyte at 512 names. NCA and cosine are ours because its `NCALoss` takes
+all names of a batch whatever was mined, and it has no cosine loss. Ours never wait for the device.
 
 Each loss is a mean, but not of the same things: of anchors, of pairs, or of triplets with any loss. Processes
 that share a batch may split the multi-similarity loss by anchors, as each anchor counts once with or without
