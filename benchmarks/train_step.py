@@ -3,11 +3,11 @@
     python benchmarks/train_step.py                             # on a CPU, with names of MeSH
     python benchmarks/train_step.py --pairs PAIRS --base MODEL  # needs torch and transformers; a GPU if any
 
-Both sides train the same encoder on the same batches of 256 pairs, from reading names to the optimizer's step.
-First without dropout, to see that they compute the same loss; then, timed, with dropout, in turns. Names that
-share a concept through an ambiguous text are negatives to the reference; only while losses are compared they are
-to us too. `--base` may also be `random-bert-base`: a BERT of that shape, as speed does not ask for sense.
-Where pytorch-metric-learning is missing, only our side runs.
+Both sides train the same encoder on the same batches of 256 pairs, from reading names to the optimizer's
+step. First without dropout, to see that they compute the same loss; then, timed, with dropout, in turns.
+Names that share a concept through an ambiguous text are negatives to the reference, and to us only while
+losses are compared. `--base` may be `random-bert-base`, a BERT of that shape, as speed does not ask for
+sense. Where pytorch-metric-learning is missing, only our side runs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from results import FOLDER, write_results
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerBase
 
+from results import FOLDER, write_results
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.transformer import load_encoder
 from sapbert.pairs.artifact import Pairs
@@ -71,6 +71,7 @@ class Ours:
         self._optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01, fused=True)
 
     def run(self, start: int, stop: int) -> Iterator[float]:
+        """Take the steps from `start` to `stop`; yields the losses."""
         unread = Unread(self.model.device, 2 * BATCH)
         for number, batch in enumerate(self._batches.after(start, stop), start):
             share = batch.labels[:, None] == batch.labels if self.compares else batch.share

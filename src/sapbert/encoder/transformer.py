@@ -106,7 +106,7 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, names: Sequence[str], *, max_le
     backend.enable_truncation(max_length, direction=tokenizer.truncation_side)
     backend.no_padding()
     rows = backend.encode_batch_fast(texts)
-    return TokenRows.of([row.ids for row in rows], [row.special_tokens_mask for row in rows])
+    return TokenRows.of((row.ids for row in rows), (row.special_tokens_mask for row in rows))
 
 
 class TransformerEncoder:
