@@ -81,3 +81,17 @@ def test_batching_and_reading_a_folder_load_no_torch() -> None:
         "raise SystemExit(any(name in sys.modules for name in ('torch', 'transformers', 'polars')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@given(sequences, st.data())
+def test_a_span_of_rows_is_those_rows(rows: list[list[int]], data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(rows)))
+    stop = data.draw(st.integers(start, len(rows)))
+    flags = [[token % 2 for token in row] for row in rows]
+
+    found = TokenRows.of(rows, flags).span(start, stop)
+
+    expected = TokenRows.of(rows[start:stop], flags[start:stop])
+    assert found.ids.tolist() == expected.ids.tolist()
+    assert found.special.tolist() == expected.special.tolist()
+    assert found.offsets.tolist() == expected.offsets.tolist()

@@ -95,14 +95,16 @@ def test_rows_count_from_the_end_too_and_a_row_that_is_not_there_is_an_error(pai
             pairs.names[row]
 
 
-@given(st.lists(st.text(max_size=5)))
-def test_texts_come_back_as_they_were(strings: list[str]) -> None:
+@given(st.lists(st.text(max_size=5)), st.data())
+def test_texts_come_back_as_they_were(strings: list[str], data: st.DataObject) -> None:
     encoded = [string.encode("utf-8", "replace") for string in strings]
     offsets = np.cumsum([0, *(len(text) for text in encoded)], dtype=np.int64)
     texts = Texts(np.frombuffer(b"".join(encoded), np.uint8), offsets)
 
     assert texts.span(0, len(texts)) == [text.decode() for text in encoded]
     assert list(texts.take(range(len(texts)))) == texts.span(0, len(texts))
+    some = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=8) if strings else st.just([]))
+    assert texts.take(some) == [encoded[row].decode() for row in some]
 
 
 def test_pairs_are_counted(pairs: Pairs) -> None:

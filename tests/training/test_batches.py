@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sapbert.encoder.transformer import load_encoder
+from sapbert.encoder.transformer import load_encoder, tokenize
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.batches import Batches, split_pairs
@@ -31,11 +31,24 @@ def test_a_resumed_run_sees_the_batches_it_would_have_seen(tiny_pairs: Pairs, ti
     assert resumed == whole[total // 2 - 3 :]
 
 
+def test_batches_prepared_together_are_those_prepared_alone(tiny_pairs: Pairs, tiny_base: Path) -> None:
+    batches = make_batches(tiny_pairs, tiny_base)
+    names = tiny_pairs.names
+    for group, batch in zip(batches.numbers(3, 15), batches.after(3, 15), strict=True):
+        left, right = tiny_pairs.pairs[group].T
+        rows = np.concatenate([left, right])
+        tokens = tokenize(load_encoder(tiny_base)[1], [names[row] for row in rows], max_length=25)
+        assert batch.tokens.ids.tolist() == tokens.ids.tolist()
+        assert batch.tokens.offsets.tolist() == tokens.offsets.tolist()
+        assert batch.labels.tolist() == tiny_pairs.concepts[rows].tolist()
+        assert batch.share.tolist() == tiny_pairs.share_concept(rows).tolist()
+
+
 def test_an_epoch_visits_pairs_once_and_in_another_order_than_the_next(
     tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
     batches = make_batches(tiny_pairs, tiny_base, batch_size=2)
-    numbers = list(batches._numbers(0, 2 * batches.steps_an_epoch))
+    numbers = list(batches.numbers(0, 2 * batches.steps_an_epoch))
     first, second = (
         np.concatenate(numbers[: batches.steps_an_epoch]),
         np.concatenate(numbers[batches.steps_an_epoch :]),
@@ -43,7 +56,7 @@ def test_an_epoch_visits_pairs_once_and_in_another_order_than_the_next(
     assert len(set(first.tolist())) == len(first) == batches.steps_an_epoch * 2
     assert first.tolist() != second.tolist()
     other_seed = make_batches(tiny_pairs, tiny_base, batch_size=2, seed=2)
-    assert np.concatenate(list(other_seed._numbers(0, batches.steps_an_epoch))).tolist() != first.tolist()
+    assert np.concatenate(list(other_seed.numbers(0, batches.steps_an_epoch))).tolist() != first.tolist()
 
 
 def test_processes_share_a_batch_and_agree_on_how_its_names_relate(

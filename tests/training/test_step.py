@@ -48,7 +48,7 @@ def test_a_batch_in_chunks_gives_the_gradient_of_one_pass(
     whole, expected = gradients(tiny_base, batch, loss=loss)
     parts, found = gradients(tiny_base, batch, loss=loss, chunk=5)
 
-    assert whole.loss == pytest.approx(parts.loss, abs=1e-6)
+    assert whole.loss.item() == pytest.approx(parts.loss.item(), abs=1e-6)
     assert (whole.positives, whole.negatives) == (parts.positives, parts.negatives)
     assert_close(found, expected)
     assert any(gradient.abs().max() > 1e-4 for gradient in expected.values())
@@ -67,7 +67,7 @@ def test_dropout_is_replayed_in_the_second_pass(tiny_pairs: Pairs, tiny_base: Pa
     step = Step(encode, make_loss("ms"), MiningSettings(), torch.device("cpu"), None)
     report = step._in_chunks(batch, lambda objective: objective, [np.arange(names)])
 
-    assert report.loss == pytest.approx(whole.loss, abs=1e-6)
+    assert report.loss.item() == pytest.approx(whole.loss.item(), abs=1e-6)
     assert_close({n: p.grad for n, p in model.named_parameters() if p.grad is not None}, expected)
 
 
@@ -111,7 +111,7 @@ report = step(batch, lambda objective: objective)
 sum_gradients(model.parameters())
 if rank == 1:
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    torch.save({"loss": report.loss, "gradients": found}, out)
+    torch.save({"loss": report.loss.item(), "gradients": found}, out)
 distributed.destroy_process_group()
 """
 
@@ -136,5 +136,5 @@ def test_two_processes_train_the_objective_of_one(
     batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
     report, expected = gradients(tiny_base, batch, loss=loss)
 
-    assert found["loss"] == pytest.approx(report.loss, abs=1e-5)
+    assert found["loss"] == pytest.approx(report.loss.item(), abs=1e-5)
     assert_close(found["gradients"], expected)

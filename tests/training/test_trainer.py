@@ -51,7 +51,8 @@ def uninterrupted(tiny_pairs: Pairs, tiny_base: Path, tmp_path_factory: pytest.T
 def test_training_brings_the_names_of_a_concept_together(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
-    train(tiny_pairs, str(tiny_base), tmp_path / "model", settings(epochs=6, evaluate_every=50), device=CPU)
+    fast = settings(epochs=8, learning_rate=3e-3, evaluate_every=50, checkpoint_every=1000)
+    train(tiny_pairs, str(tiny_base), tmp_path / "model", fast, device=CPU)
     metrics = read_metrics(tmp_path / "model" / "metrics.jsonl")
     losses = [row["loss"] for row in metrics if "loss" in row]
     everything = np.arange(len(tiny_pairs))

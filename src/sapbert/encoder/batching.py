@@ -10,7 +10,7 @@ so there each batch has one length (`plan_equal_batches`): no padding, and no ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -95,21 +95,32 @@ class TokenRows:
     """Where each sequence begins, and the end of the last.  # (sequences + 1,)"""
 
     @classmethod
-    def of(cls, ids: Sequence[Sequence[int]], special: Sequence[Sequence[int]]) -> TokenRows:
-        """Join one list of token ids and one list of special-token flags a sequence."""
-        offsets = np.zeros(len(ids) + 1, np.int64)
-        np.cumsum([len(row) for row in ids], out=offsets[1:])
-        total = int(offsets[-1])
-        return cls(
-            np.fromiter(chain.from_iterable(ids), np.int64, total),
-            np.fromiter(chain.from_iterable(special), np.bool_, total),
-            offsets,
-        )
+    def of(cls, ids: Iterable[Sequence[int]], special: Iterable[Sequence[int]]) -> TokenRows:
+        """Join one list of token ids and one list of special-token flags a sequence.
+
+        From generators no list outlives its turn; thousands at once would set off the garbage collector,
+        which then takes longer than all else here.
+        """
+        lengths: list[int] = []
+
+        def counted() -> Iterator[Sequence[int]]:
+            for row in ids:
+                lengths.append(len(row))
+                yield row
+
+        joined = np.fromiter(chain.from_iterable(counted()), np.int64)
+        flags = np.fromiter(chain.from_iterable(special), np.bool_, len(joined))
+        return cls(joined, flags, np.cumsum([0, *lengths], dtype=np.int64))
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each sequence.  # (sequences,)"""
         return np.diff(self.offsets)
+
+    def span(self, start: int, stop: int) -> TokenRows:
+        """Return the sequences from `start` to `stop`, as a view."""
+        begin, end = self.offsets[start], self.offsets[stop]
+        return TokenRows(self.ids[begin:end], self.special[begin:end], self.offsets[start : stop + 1] - begin)
 
     def pad(self, rows: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Rectangle:
         """Lay the sequences in `rows` under each other, padded on the right to `width` or to the longest."""

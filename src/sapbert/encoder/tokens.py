@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def split(tokenizer: Tokenizer, names: Sequence[str]) -> TokenRows:
     """Split names into tokens, special ones included, cut as the tokenizer is set to cut them."""
     rows = tokenizer.encode_batch_fast(readable(names))
-    return TokenRows.of([row.ids for row in rows], [row.special_tokens_mask for row in rows])
+    return TokenRows.of((row.ids for row in rows), (row.special_tokens_mask for row in rows))
 
 
 def readable(names: Sequence[str]) -> list[str]:

@@ -42,7 +42,8 @@ class Pairs:
     """Rows of two names of one concept.  # (pairs, 2)"""
     homonyms: NDArray[np.int32]
     """Rows of ambiguous names, ascending, with the group of each.  # (rows, 2)"""
-    _members: dict[int, NDArray[np.int32]] = field(default_factory=dict)
+    _by_group: list[NDArray[Any]] = field(default_factory=list)
+    """Rows of ambiguous names by group, and where each group begins; made when first asked for."""
 
     @classmethod
     def open(cls, path: Path | str, *, verify: bool = True) -> Pairs:
@@ -73,23 +74,29 @@ class Pairs:
         of the two it was drawn for.  # (rows, rows)
         """
         own = self.concepts[rows]
-        position, concept = np.arange(len(rows)), own
-        at = np.minimum(np.searchsorted(self.homonyms[:, 0], rows), max(len(self.homonyms) - 1, 0))
-        known = self.homonyms[at, 0] == rows if len(self.homonyms) else np.zeros(len(rows), np.bool_)
-        for index in np.flatnonzero(known):
-            others = self.concepts[self._rows_like(int(self.homonyms[at[index], 1]))]
-            position = np.append(position, np.full(len(others), index))
-            concept = np.append(concept, others)
-        _, column = np.unique(concept, return_inverse=True)
-        incidence = np.zeros((len(rows), int(column.max(initial=0)) + 1), np.float32)
-        incidence[position, column] = 1
-        shared: NDArray[np.bool_] = incidence @ incidence.T > 0
+        position, concept = self._other_concepts(rows)
+        position = np.concatenate([np.arange(len(rows)), position])
+        concept = np.concatenate([own, concept])
+        shared: NDArray[np.bool_] = own[:, None] == own
+        # Of names with several concepts there are few, so each of these concepts is held against all.
+        some, every = np.nonzero(concept[len(rows) :, None] == concept)
+        some = position[len(rows) + some]
+        shared[some, position[every]] = shared[position[every], some] = True
         return shared
 
-    def _rows_like(self, group: int) -> NDArray[np.int32]:
-        """The rows of the names table that have the text of `group`."""
-        if not self._members:
+    def _other_concepts(self, rows: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The concepts that ambiguous texts among some names have, and the position of each in `rows`."""
+        if not len(self.homonyms):
+            return np.empty(0, np.int64), np.empty(0, np.int32)
+        at = np.minimum(np.searchsorted(self.homonyms[:, 0], rows), len(self.homonyms) - 1)
+        ambiguous = np.flatnonzero(self.homonyms[at, 0] == rows)
+        groups = self.homonyms[at[ambiguous], 1]
+        if not self._by_group:
             order = np.argsort(self.homonyms[:, 1], kind="stable")
-            cuts = np.flatnonzero(np.diff(self.homonyms[order, 1])) + 1
-            self._members.update(enumerate(np.split(self.homonyms[order, 0], cuts)))
-        return self._members[group]
+            starts = np.searchsorted(self.homonyms[order, 1], np.arange(self.homonyms[order[-1], 1] + 2))
+            self._by_group.extend([self.homonyms[order, 0], starts])
+        members, starts = self._by_group
+        sizes = starts[groups + 1] - starts[groups]
+        ends = np.cumsum(sizes)
+        places = np.arange(sizes.sum()) + np.repeat(starts[groups + 1] - ends, sizes)
+        return np.repeat(ambiguous, sizes), self.concepts[members[places]]

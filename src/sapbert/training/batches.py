@@ -2,7 +2,11 @@
 
 An epoch is a permutation of all training pairs; which one depends only on the seed and the epoch, so a
 resumed run needs no more than the number of steps done. Concepts held out for evaluation are picked by
-seed as well, and none of their pairs is trained on. Names are tokenised a batch ahead, on a thread.
+seed as well, and none of their pairs is trained on.
+
+A thread prepares a few batches at once while those before are trained on: the tokenizer then has enough names
+for all cores. Tokens are not kept, though each name comes again in every pair it is in: to tokenise twelve
+million names first would take minutes before the first step, and to do it on the way costs a core.
 """
 
 from __future__ import annotations
@@ -10,17 +14,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from sapbert.encoder.batching import TokenRows
 from sapbert.encoder.transformer import tokenize
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
+
+_AHEAD = 8
+"""Batches prepared at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +38,9 @@ class Batch:
 
     tokens: TokenRows
     """Of the own names."""
-    labels: Tensor
+    labels: NDArray[np.int32]
     """The concept each name was drawn for.  # (all,)"""
-    share: Tensor
+    share: NDArray[np.bool_]
     """Which names have a concept in common, also through an ambiguous text.  # (all, all)"""
 
 
@@ -86,19 +92,20 @@ class Batches:
         self._rank, self._world = rank, world
 
     def after(self, step: int, total: int) -> Iterator[Batch]:
-        """Yield the batches of steps `step` to `total`, each prepared while the one before is trained on."""
-        with ThreadPoolExecutor(1) as ahead:
-            numbers = self._numbers(step, total)
-            first = next(numbers, None)
-            pending = None if first is None else ahead.submit(self._batch, first)
-            while pending is not None:
-                following = next(numbers, None)
-                prepared = pending
-                pending = None if following is None else ahead.submit(self._batch, following)
-                yield prepared.result()
+        """Yield the batches of steps `step` to `total`, prepared while those before are trained on."""
+        groups = self.numbers(step, total)
 
-    def _numbers(self, step: int, total: int) -> Iterator[NDArray[np.int64]]:
-        """The pair numbers of each batch."""
+        def prepare() -> list[Batch]:
+            return self._prepare(list(islice(groups, _AHEAD)))
+
+        with ThreadPoolExecutor(1) as ahead:
+            pending = ahead.submit(prepare)
+            while batches := pending.result():
+                pending = ahead.submit(prepare)
+                yield from batches
+
+    def numbers(self, step: int, total: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the pair numbers of each batch."""
         epoch, order = -1, self._rows
         for number in range(step, total):
             if number // self.steps_an_epoch != epoch:
@@ -107,15 +114,21 @@ class Batches:
             start = number % self.steps_an_epoch * self._batch_size
             yield order[start : start + self._batch_size]
 
-    def _batch(self, numbers: NDArray[np.int64]) -> Batch:
+    def _prepare(self, groups: list[NDArray[np.int64]]) -> list[Batch]:
+        """Make a batch of each group of pair numbers."""
+        if not groups:
+            return []
         # Of each process first all left names, then all right ones: embeddings are gathered in this order.
-        shares = self._pairs.pairs[numbers].reshape(self._world, -1, 2)
-        rows = shares.transpose(0, 2, 1).reshape(-1)
-        names = len(rows) // self._world
-        own = slice(self._rank * names, (self._rank + 1) * names)
-        labels, share = self._pairs.concepts[rows], self._pairs.share_concept(rows)
-        return Batch(
-            tokenize(self._tokenizer, self._pairs.names.take(rows[own]), max_length=self._max_length),
-            torch.from_numpy(labels),
-            torch.from_numpy(share),
-        )
+        shares = self._pairs.pairs[np.stack(groups)].reshape(len(groups), self._world, -1, 2)
+        rows = shares.transpose(0, 1, 3, 2).reshape(len(groups), self._world, -1)
+        own = self._pairs.names.take(rows[:, self._rank].reshape(-1))
+        tokens = tokenize(self._tokenizer, own, max_length=self._max_length)
+        size = rows.shape[2]
+        return [
+            Batch(
+                tokens.span(number * size, (number + 1) * size),
+                self._pairs.concepts[names],
+                self._pairs.share_concept(names),
+            )
+            for number, names in enumerate(rows.reshape(len(groups), -1))
+        ]

@@ -30,7 +30,8 @@ def joined(device: torch.device) -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or distributed.is_initialized():
         yield
         return
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # Tensors on the CPU, such as that of `any_process`, are then sent without waiting for the GPU.
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield
     finally:
@@ -63,7 +64,7 @@ def any_process(asked: bool) -> bool:  # noqa: FBT001 - a value, not a switch
     """Tell whether any process says yes, so that all do the same."""
     if world()[1] == 1:
         return asked
-    flag = torch.tensor(int(asked), device="cuda" if distributed.get_backend() == "nccl" else "cpu")
+    flag = torch.tensor(int(asked))
     distributed.all_reduce(flag, op=distributed.ReduceOp.MAX)
     return bool(flag.item())
 

@@ -4,9 +4,10 @@ A loss takes unit vectors in float32 and the pairs that mining kept. What is in 
 names that share a concept only through an ambiguous text are never pushed apart; a batch without pairs costs
 exactly zero and has a zero gradient.
 
-The multi-similarity loss is ours: one pass over the similarities of the batch. Two more are, because
-pytorch-metric-learning has no cosine loss and its `NCALoss` takes all names of a batch whatever was mined.
-The other four are the library's, fed with our pairs.
+Two are pytorch-metric-learning's, fed with our pairs. Multi-similarity, lifted structure and InfoNCE are
+ours, one pass over the similarities of the batch: for the last two the library holds each positive against
+the list of all negatives, half a gigabyte at 512 names. NCA and cosine are ours because its `NCALoss` takes
+all names of a batch whatever was mined, and it has no cosine loss. Ours never wait for the device.
 
 Each loss is a mean, but not of the same things: of anchors, of pairs, or of triplets with any loss. Processes
 that share a batch may split the multi-similarity loss by anchors, as each anchor counts once with or without
@@ -99,12 +100,10 @@ class NeighbourhoodComponents:
 
     def __call__(self, anchors: Tensor, references: Tensor, pairs: HardPairs) -> Tensor:
         """Return the mean over anchors with a positive.  # ()"""
-        rows = pairs.positives.any(1)
-        positives = pairs.positives[rows]
         # -d² of unit vectors is 2 s - 2, and a constant cancels in the quotient.
-        logits = 2 * self.scale * _cosines(anchors[rows], references)  # (rows, m)
-        drawn = logits.masked_fill(~(positives | pairs.negatives[rows]), -inf).logsumexp(1)
-        return _mean(drawn - logits.masked_fill(~positives, -inf).logsumexp(1))
+        logits = 2 * self.scale * _cosines(anchors, references)  # (n, m)
+        drawn = _log_sum(logits, pairs.positives | pairs.negatives)
+        return _mean(drawn - _log_sum(logits, pairs.positives), pairs.positives.any(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,50 @@ class CosineEmbedding:
     def __call__(self, anchors: Tensor, references: Tensor, pairs: HardPairs) -> Tensor:
         """Return the mean over positives plus the mean over negatives.  # ()"""
         cosines = _cosines(anchors, references)  # (n, m)
-        return _mean(1 - cosines[pairs.positives]) + _mean(cosines[pairs.negatives].relu())
+        return _mean(1 - cosines, pairs.positives) + _mean(cosines.relu(), pairs.negatives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiftedStructure:
+    """Oh Song et al. 2016: a positive pair against the negatives of both its names; mean over positives.
+
+    A term is half the square of log(sum over the negatives of both of exp(margin - d)) + d, where above 0.
+    """
+
+    margin: float = 0.5
+    """The distance negatives shall keep; alpha in the paper."""
+
+    def __post_init__(self) -> None:
+        _require_above_zero(margin=self.margin)
+
+    def __call__(self, anchors: Tensor, references: Tensor, pairs: HardPairs) -> Tensor:
+        """Return the mean over positives.  # ()"""
+        if len(anchors) != len(references):
+            raise ValueError(
+                "the lifted structure loss needs the negatives of every name: all must be anchors"
+            )
+        with _full_precision(anchors):
+            distances = torch.cdist(anchors, references)  # (n, n)
+        push = _log_sum(self.margin - distances, pairs.negatives)  # (n,)
+        terms = (torch.logaddexp(push[:, None], push) + distances).relu().square() / 2
+        return _mean(terms, pairs.positives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InfoNCE:
+    """Oord et al. 2018: tell the one positive from all negatives of its anchor; mean over positives."""
+
+    temperature: float = 0.07
+    """Cosines are divided by this; tau in the paper."""
+
+    def __post_init__(self) -> None:
+        _require_above_zero(temperature=self.temperature)
+
+    def __call__(self, anchors: Tensor, references: Tensor, pairs: HardPairs) -> Tensor:
+        """Return the mean over positives.  # ()"""
+        logits = _cosines(anchors, references) / self.temperature  # (n, m)
+        push = _log_sum(logits, pairs.negatives)[:, None]
+        return _mean(functional.softplus(push - logits), pairs.positives)
 
 
 class _FromLibrary(ABC):
@@ -161,44 +203,6 @@ class Circle(_FromLibrary):
 
     def _build(self, losses: Any) -> Any:
         return losses.CircleLoss(m=self.margin, gamma=self.scale)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiftedStructure(_FromLibrary):
-    """Oh Song et al. 2016: a positive pair against the negatives of both its names; mean over positives."""
-
-    margin: float = 0.5
-    """The distance negatives shall keep; alpha in the paper."""
-
-    def __post_init__(self) -> None:
-        _require_above_zero(margin=self.margin)
-        _FromLibrary.__post_init__(self)
-
-    def __call__(self, anchors: Tensor, references: Tensor, pairs: HardPairs) -> Tensor:
-        """Return the mean over positives.  # ()"""
-        if len(anchors) != len(references):
-            raise ValueError(
-                "the lifted structure loss needs the negatives of every name: all must be anchors"
-            )
-        return _FromLibrary.__call__(self, anchors, references, pairs)
-
-    def _build(self, losses: Any) -> Any:
-        return losses.LiftedStructureLoss(neg_margin=self.margin)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InfoNCE(_FromLibrary):
-    """Oord et al. 2018: tell the one positive from all negatives of its anchor; mean over positives."""
-
-    temperature: float = 0.07
-    """Cosines are divided by this; tau in the paper."""
-
-    def __post_init__(self) -> None:
-        _require_above_zero(temperature=self.temperature)
-        _FromLibrary.__post_init__(self)
-
-    def _build(self, losses: Any) -> Any:
-        return losses.NTXentLoss(temperature=self.temperature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,9 +269,16 @@ def _log_one_plus_sum(exponents: Tensor, mask: Tensor) -> Tensor:
     return functional.pad(exponents.masked_fill(~mask, -inf), (0, 1)).logsumexp(1)
 
 
-def _mean(terms: Tensor) -> Tensor:
-    """Return the mean, or a zero that still has a gradient where there is nothing to average.  # ()"""
-    return terms.sum() / max(len(terms), 1)
+def _log_sum(exponents: Tensor, mask: Tensor) -> Tensor:
+    """Return log(sum of exp) over each row of the mask; where it is empty the lowest number.  # (n,)"""
+    # Not minus infinity, whose gradient would be no number.
+    return exponents.masked_fill(~mask, torch.finfo(exponents.dtype).min).logsumexp(1)
+
+
+def _mean(terms: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean over the mask, or a zero that still has a gradient where it is empty.  # ()"""
+    # Not indexed by the mask: to know how many there are is to wait for the device.
+    return terms.masked_fill(~mask, 0).sum() / mask.sum().clamp(min=1)
 
 
 def _require_above_zero(**settings: float) -> None:

@@ -26,27 +26,28 @@ from sapbert.training.batches import Batch
 from sapbert.training.gather import gather, world
 from sapbert.training.losses import Loss
 from sapbert.training.mining import MiningSettings, mine, pair_masks
+from sapbert.training.packing import Packed, can_pack, to_device
 
 _CPU_TOKENS = 2048
-"""Tokens, padding included, encoded at a time on a CPU."""
+"""Tokens, padding included, of a rectangle on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What one step found."""
+    """What one step found; still on the device, as to read it is to wait for the step's end."""
 
-    loss: float
-    positives: int
+    loss: Tensor
+    positives: Tensor
     """Hard positive pairs."""
-    negatives: int
+    negatives: Tensor
     """Hard negative pairs."""
 
 
 class Encode:
     """Turns tokens into unit vectors with a graph, in mixed precision where asked.
 
-    On a CPU names of like length are encoded together, since a padded token costs as much as a real one; a
-    GPU is better served by one large rectangle.
+    Names are packed without padding where the encoder allows. Else names of like length are encoded together
+    on a CPU, since a padded token costs as much as a real one; a GPU is better served by one large rectangle.
     """
 
     def __init__(
@@ -59,29 +60,35 @@ class Encode:
         dtype: torch.dtype | None,
     ) -> None:
         self._model, self._pad_id, self._pooling, self._dtype = model, pad_id, pooling, dtype
-        # That pooling counts padding, so its amount must not depend on the batch.
+        # Mean over all tokens counts padding, so its amount must not depend on the batch.
         self._width = max_length if pooling is Pooling.MEAN_ALL else None
+        self._pack = self._width is None and can_pack(model)
 
     def __call__(self, tokens: TokenRows, rows: NDArray[np.int64]) -> Tensor:
         """Return the unit vectors of some names.  # (rows, dim)"""
-        budget = _CPU_TOKENS if self._model.device.type == "cpu" else sys.maxsize
+        device = self._model.device
+        with torch.autocast(device.type, dtype=self._dtype, enabled=self._dtype is not None):
+            if self._pack:
+                pooled = Packed.of(tokens, rows, device).encode(self._model, self._pooling)
+            else:
+                pooled = self._rectangles(tokens, rows)
+        return functional.normalize(pooled, dim=-1)
+
+    def _rectangles(self, tokens: TokenRows, rows: NDArray[np.int64]) -> Tensor:
+        device = self._model.device
+        budget = _CPU_TOKENS if device.type == "cpu" else sys.maxsize
         groups = plan_batches(tokens.lengths[rows], tokens=budget, rows=len(rows))
         parts = [
             self._forward(tokens.pad(rows[group], pad_id=self._pad_id, width=self._width)) for group in groups
         ]
-        order = torch.from_numpy(np.argsort(np.concatenate(groups)))
-        return torch.cat(parts)[order.to(self._model.device)]
+        return torch.cat(parts)[to_device(np.argsort(np.concatenate(groups)), device)]
 
     def _forward(self, batch: Rectangle) -> Tensor:
-        device = self._model.device
         ids, attention, special = (
-            torch.from_numpy(part).to(device, non_blocking=True)
-            for part in (batch.ids, batch.attention, batch.special)
+            to_device(part, self._model.device) for part in (batch.ids, batch.attention, batch.special)
         )  # (rows, tokens)
-        with torch.autocast(device.type, dtype=self._dtype, enabled=self._dtype is not None):
-            hidden = self._model(input_ids=ids, attention_mask=attention.long()).last_hidden_state
-        pooled = pool(hidden.float(), attention, special, self._pooling)  # (rows, dim)
-        return functional.normalize(pooled, dim=-1)
+        hidden = self._model(input_ids=ids, attention_mask=attention.long()).last_hidden_state
+        return pool(hidden.float(), attention, special, self._pooling)  # (rows, dim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +126,17 @@ class Step:
         for chunk, state in zip(chunks, states, strict=True):
             with _replayed(state, self.device):
                 again = self.encode(batch.tokens, chunk)
-            again.backward(embeddings.grad[torch.from_numpy(chunk)])
+            again.backward(embeddings.grad[chunk[0] : chunk[-1] + 1])
         return report
 
     def _objective(self, own: Tensor, batch: Batch) -> tuple[Tensor, StepReport]:
         names = gather(own)
-        positives, negatives = pair_masks(batch.labels.to(self.device), batch.share.to(self.device))
+        labels, share = (to_device(array, self.device) for array in (batch.labels, batch.share))
+        positives, negatives = pair_masks(labels, share)
         hard = mine(names.detach(), names.detach(), positives, negatives, self.mining)
         loss = self.loss(names, names, hard)
         # Every process computes the whole loss, and gradients are summed over processes.
-        return loss / world()[1], StepReport(float(loss.detach()), *hard.counts())
+        return loss / world()[1], StepReport(loss.detach(), hard.positives.sum(), hard.negatives.sum())
 
 
 def _random_state(device: torch.device) -> list[Tensor]:

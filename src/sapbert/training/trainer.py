@@ -7,7 +7,6 @@ appears whole at MODEL, with the metrics inside, and the run's folder is removed
 
 from __future__ import annotations
 
-import math
 import shutil
 import signal
 from collections.abc import Callable, Mapping
@@ -15,7 +14,6 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from types import FrameType
 from typing import Any, Self
 
@@ -29,11 +27,11 @@ from sapbert.encoder.adapters import trainable_parameters
 from sapbert.encoder.folder import ADAPTER_FOLDER, save_model
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.transformer import TransformerEncoder, load_encoder
-from sapbert.errors import ArtifactError, TrainingError
+from sapbert.errors import ArtifactError
 from sapbert.pairs.artifact import Pairs
 from sapbert.protocols import Encoder
 from sapbert.training.adapt import adapt
-from sapbert.training.batches import Batches, split_pairs
+from sapbert.training.batches import Batch, Batches, split_pairs
 from sapbert.training.card import model_card
 from sapbert.training.checkpoints import Checkpoints
 from sapbert.training.gather import any_process, joined, sum_gradients, wait_for_all, world
@@ -43,7 +41,8 @@ from sapbert.training.metrics import Metrics, read_metrics, write_metrics
 from sapbert.training.mining import MiningSettings
 from sapbert.training.retrieval import retrieval_accuracy
 from sapbert.training.settings import TrainSettings
-from sapbert.training.step import Encode, Step
+from sapbert.training.step import Encode, Step, StepReport
+from sapbert.training.unread import Row, Unread
 
 KIND = "model"
 METRICS = "metrics.jsonl"
@@ -164,57 +163,47 @@ class _Run:
         on_step: OnStep,
     ) -> None:
         """Train from step `done` to the last; only the first process has metrics, and tells and saves."""
-
-        def tell(figures: Mapping[str, float]) -> None:
-            if metrics is not None:
-                metrics.add(done, figures)
-                on_step(done, self.total, figures)
-
+        tell = _teller(metrics, on_step, self.total)
         if done == 0:
-            tell(self.evaluate(self.encoder))
+            tell([(0, dict(self.evaluate(self.encoder)))])
+        unread = Unread(self.step.device, 2 * self.settings.batch_size)
         for batch in self.batches.after(done, self.total):
-            started = perf_counter()
-            figures = self._train_on(batch, done)
+            unread.add(done + 1, self._learning_rate(done), self._train_on(batch, done))
             done += 1
-            figures["names_per_second"] = 2 * self.settings.batch_size / (perf_counter() - started)
             last = done == self.total
-            if last or done % self.settings.evaluate_every == 0:
-                figures |= self.evaluate(self.encoder)
-            tell(figures)
+            measure = last or done % self.settings.evaluate_every == 0
+            save = last or done % self.settings.checkpoint_every == 0
+            rows = unread.read(to_the_last=measure or save)
+            if measure:
+                rows[-1][1].update(self.evaluate(self.encoder))
+            tell(rows)
             stop = any_process(interruption.asked)
-            if metrics is not None and (last or stop or done % self.settings.checkpoint_every == 0):
-                checkpoints.save(done, self.state(), described)
+            if save or stop:
+                tell(unread.read(to_the_last=True))
+                if metrics is not None:
+                    checkpoints.save(done, self.state(), described)
             if stop and not last:
                 raise KeyboardInterrupt
+            if measure or save:
+                unread.restart_clock()
 
-    def _train_on(self, batch: Any, done: int) -> dict[str, float]:
+    def _train_on(self, batch: Batch, done: int) -> StepReport:
         """Take one step; returns what it found."""
         # Dropout depends on the step and the process alone, so a resumed run needs no random state.
         rank, _ = world()
         torch.manual_seed(int(np.random.SeedSequence([self.settings.seed, done, rank]).generate_state(1)[0]))
-        rate = self._learning_rate(done)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = self._learning_rate(done)
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         report = self.step(batch, self.scaler.scale)
-        if not math.isfinite(report.loss):
-            raise TrainingError(
-                f"the loss is {report.loss} at step {done + 1}; the checkpoints before it are kept: "
-                "try a lower learning rate, or bf16 instead of fp16"
-            )
         sum_gradients(self.model.parameters())
         if self.settings.clip is not None:
             self.scaler.unscale_(self.optimizer)
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        return {
-            "loss": report.loss,
-            "positives": report.positives,
-            "negatives": report.negatives,
-            "learning_rate": rate,
-        }
+        return report
 
     def _learning_rate(self, done: int) -> float:
         """Rise over the warm-up, then stay or fall to nothing."""
@@ -272,6 +261,18 @@ def _encode(encoder: TransformerEncoder, settings: TrainSettings) -> Encode:
 
 def _retrieval(pairs: Pairs, held_out: NDArray[np.int64], encoder: Encoder) -> dict[str, float]:
     return {"retrieval": retrieval_accuracy(pairs, held_out, encoder)} if len(held_out) else {}
+
+
+def _teller(metrics: Metrics | None, on_step: OnStep, total: int) -> Callable[[list[Row]], None]:
+    """Make what writes and tells the figures of steps; nothing where there are no metrics."""
+
+    def tell(rows: list[Row]) -> None:
+        if metrics is not None:
+            for step, figures in rows:
+                metrics.add(step, figures)
+                on_step(step, total, figures)
+
+    return tell
 
 
 class _Interruption:

@@ -1,0 +1,71 @@
+"""Reads what steps found one step late, so that a GPU always has the next one at hand.
+
+To read a figure is to wait until the device has computed it. A loop that reads each step's loss before it
+sends off the next leaves a fast GPU idle meanwhile; so the newest report stays unread until the step after
+it is under way. On a CPU nothing runs ahead, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+
+import torch
+
+from sapbert.errors import TrainingError
+from sapbert.training.step import StepReport
+
+Row = tuple[int, dict[str, float]]
+"""A step and what it found."""
+
+
+class Unread:
+    """The reports of the newest steps."""
+
+    def __init__(self, device: torch.device, names_a_step: int) -> None:
+        self._behind = 0 if device.type == "cpu" else 1
+        self._names = names_a_step
+        self._waiting: list[tuple[int, float, StepReport]] = []
+        self._since = perf_counter()
+
+    def add(self, step: int, learning_rate: float, report: StepReport) -> None:
+        """Keep what step number `step` found."""
+        self._waiting.append((step, learning_rate, report))
+
+    def read(self, *, to_the_last: bool) -> list[Row]:
+        """Return the figures of steps not read yet; only `to_the_last` waits for the newest step.
+
+        A loss that is no number stops the run. So read to the last before a checkpoint is written.
+        """
+        keep = 0 if to_the_last else self._behind
+        cut = max(len(self._waiting) - keep, 0)
+        reading, self._waiting = self._waiting[:cut], self._waiting[cut:]
+        rows = [(step, _figures(step, rate, report)) for step, rate, report in reading]
+        if rows:
+            now = perf_counter()
+            speed = self._names * len(rows) / (now - self._since)
+            self._since = now
+            for _, figures in rows:
+                figures["names_per_second"] = speed
+        return rows
+
+    def restart_clock(self) -> None:
+        """Leave what was done between steps out of their speed."""
+        self._since = perf_counter()
+
+
+def _figures(step: int, learning_rate: float, report: StepReport) -> dict[str, float]:
+    loss, positives, negatives = torch.stack(
+        [figure.double() for figure in (report.loss, report.positives, report.negatives)]
+    ).tolist()
+    if not math.isfinite(loss):
+        raise TrainingError(
+            f"the loss is {loss} at step {step}; the checkpoints before it are kept: "
+            "try a lower learning rate, or bf16 instead of fp16"
+        )
+    return {
+        "loss": loss,
+        "positives": int(positives),
+        "negatives": int(negatives),
+        "learning_rate": learning_rate,
+    }
