@@ -38,7 +38,7 @@ def can_pack(model: PreTrainedModel) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Names in one row of tokens, longest first; the grid has them in the order given."""
+    """Names in one row of tokens, longest first; in the grid each has a padded row, in the order given."""
 
     ids: Tensor
     """Token ids.  # (tokens,)"""
@@ -46,8 +46,8 @@ class Packed:
     """Place of each token in its name.  # (tokens,)"""
     spans: list[tuple[int, int]]
     """Number and length of the names of each length, in the order of tokens."""
-    grid: Tensor
-    """Where each token of each name lies in the row; any place for padding.  # (names, longest)"""
+    starts: Tensor
+    """Where the first token of each name lies in the row.  # (names,)"""
     real: Tensor
     """False for padding.  # (names, longest)"""
     special: Tensor
@@ -69,7 +69,6 @@ class Packed:
         width = int(lengths.max(initial=0))
         column = np.arange(width)
         real = column < lengths[:, None]
-        grid = np.where(real, starts[:, None] + column, 0)
         places = name * width + position
         special = np.ones(real.shape, np.bool_)
         special.reshape(-1)[places] = tokens.special[source]
@@ -78,7 +77,7 @@ class Packed:
             to_device(tokens.ids[source], device),
             to_device(position, device),
             list(zip(counts.tolist(), (-sizes).tolist(), strict=True)),
-            to_device(grid, device),
+            to_device(starts, device),
             to_device(real, device),
             to_device(special, device),
             to_device(places, device),
@@ -91,13 +90,13 @@ class Packed:
         # RoBERTa and its kin count positions from the one after the padding's.
         first = 0 if table.padding_idx is None else table.padding_idx + 1
         with _packed_attention(model):
-            output = model(
+            output: Tensor = model(
                 input_ids=self.ids[None], position_ids=self.positions[None] + first, packed=self
             ).last_hidden_state[0]  # (tokens, dim)
         # [CLS] is all that its pooling looks at, and a rectangle of vectors is large.
-        width = 1 if pooling is Pooling.CLS else self.grid.shape[1]
-        names = output.float()[self.grid[:, :width]]  # (names, width, dim)
-        return pool(names, self.real[:, :width], self.special[:, :width], pooling)
+        if pooling is Pooling.CLS:
+            return output.float().index_select(0, self.starts)
+        return pool(self._in_grid(output.float()), self.real, self.special, pooling)
 
     def attend_by_length(self, heads: tuple[Tensor, ...], dropout: float, scaling: float) -> Tensor:
         """Attend within names, those of one length at a time.  # 3 x (tokens, heads, dim) -> same"""
@@ -112,9 +111,16 @@ class Packed:
 
     def attend_in_grid(self, heads: tuple[Tensor, ...], dropout: float, scaling: float) -> Tensor:
         """Attend within names, all in one padded rectangle.  # 3 x (tokens, heads, dim) -> same"""
-        padded = [tensor[self.grid] for tensor in heads]  # (names, longest, heads, dim)
+        padded = [self._in_grid(tensor) for tensor in heads]  # (names, longest, heads, dim)
         found = _attend(padded, self.real[:, None, None], dropout, scaling)
-        return found.flatten(0, 1)[self.places]
+        return found.flatten(0, 1).index_select(0, self.places)
+
+    def _in_grid(self, tensor: Tensor) -> Tensor:
+        """Give each name a row, with zeros for padding.  # (tokens, ...) -> (names, longest, ...)"""
+        # Tokens are put in their places: were they looked up, all padding would look up one token, and a GPU
+        # adds the gradients of one token one after the other, which takes longer than all layers.
+        empty = tensor.new_zeros(self.real.numel(), *tensor.shape[1:])
+        return empty.index_copy(0, self.places, tensor).view(*self.real.shape, *tensor.shape[1:])
 
 
 def _attend(heads: list[Tensor], mask: Tensor | None, dropout: float, scaling: float) -> Tensor:

@@ -1,0 +1,47 @@
+"""What only a GPU can show. These skip elsewhere."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+
+from sapbert.pairs.artifact import Pairs
+from sapbert.training.metrics import read_metrics
+from sapbert.training.settings import Precision, TrainSettings
+from sapbert.training.trainer import train
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
+STOP = 5
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_run_stopped_on_a_gpu_goes_on_as_if_it_had_not(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, precision: Precision
+) -> None:
+    check_resume(tiny_pairs, str(tiny_base), tmp_path, precision)
+
+
+def check_resume(pairs: Pairs, base: str, folder: Path, precision: Precision) -> None:
+    settings = TrainSettings(
+        batch_size=8, epochs=20 * 8 / len(pairs), held_out=5, checkpoint_every=3, precision=precision
+    )
+    device = torch.device("cuda")
+
+    def stop(done: int, _total: int, _figures: Mapping[str, float]) -> None:
+        if done == STOP:
+            signal.raise_signal(signal.SIGINT)
+
+    train(pairs, base, folder / "whole", settings, device=device)
+    with pytest.raises(KeyboardInterrupt):
+        train(pairs, base, folder / "cut", settings, device=device, on_step=stop)
+    train(pairs, base, folder / "cut", settings, device=device, resume=True)
+
+    whole, cut = (read_metrics(folder / name / "metrics.jsonl") for name in ("whole", "cut"))
+    assert [row["step"] for row in cut] == [row["step"] for row in whole]
+    losses = [[row["loss"] for row in rows if "loss" in row] for rows in (whole, cut)]
+    # A GPU adds up in no fixed order, so not bit for bit.
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
