@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 def map_array(path: Path) -> NDArray[Any]:
     """Map the array in a `.npy` file into memory, to be read only."""
-    array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array
+    # Cutting a piece from numpy's own class of mapped arrays takes five times as long as from this view.
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 @dataclass(frozen=True, slots=True)

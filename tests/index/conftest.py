@@ -53,6 +53,11 @@ class NgramEncoder:
         self.encoded: list[str] = []
         """Every name it was ever given."""
 
+    def copy_to(self, folder: Path) -> None:
+        """Write what it takes to make another."""
+        folder.mkdir()
+        (folder / "dimension.txt").write_text(str(self.dimension))
+
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
         """Return one unit vector a name."""
         self.encoded.extend(names)

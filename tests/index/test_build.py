@@ -18,11 +18,12 @@ from sapbert.artifacts import load_manifest
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.index import ann
 from sapbert.index import build as build_module
-from sapbert.index.build import IndexSettings, build_index, run_folder
+from sapbert.index.build import build_index, run_folder
 from sapbert.index.flat import FlatIndex
-from sapbert.index.folder import Kind, open_index, require_encoder
+from sapbert.index.folder import open_index, require_encoder
 from sapbert.index.recall import SIZE, Sample, choose_candidates, merged
-from sapbert.index.vectors import Precision, quantised
+from sapbert.index.settings import IndexSettings, Kind, Precision
+from sapbert.index.vectors import quantised
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.index.conftest import MakeVocabulary, NgramEncoder, Row
 
@@ -50,18 +51,11 @@ def vocabulary(vocabulary_of: MakeVocabulary) -> Vocabulary:
     return vocabulary_of(names_of(450))
 
 
-@pytest.fixture
-def encoder_folder(tmp_path: Path) -> Path:
-    (tmp_path / "encoder").mkdir()
-    (tmp_path / "encoder" / "model.onnx").write_text("weights")
-    return tmp_path / "encoder"
-
-
 Build = Callable[..., Path]
 
 
 @pytest.fixture
-def build(tmp_path: Path, encoder_folder: Path) -> Build:
+def build(tmp_path: Path) -> Build:
     """Build an index of a vocabulary with the trigram encoder and return where it is."""
 
     def run(
@@ -76,7 +70,6 @@ def build(tmp_path: Path, encoder_folder: Path) -> Build:
         build_index(
             vocabulary,
             encoder or NgramEncoder(),
-            encoder_folder,
             tmp_path / name,
             IndexSettings(**options),  # type: ignore[arg-type]
             update=update,
@@ -116,7 +109,7 @@ def test_an_index_holds_a_vector_for_each_name(
 def test_an_index_carries_its_encoder_and_leaves_no_chunks(build: Build, vocabulary: Vocabulary) -> None:
     path = build(vocabulary)
 
-    assert (path / "encoder" / "model.onnx").read_text() == "weights"
+    assert (path / "encoder" / "dimension.txt").read_text() == "32"
     assert not run_folder(path).exists()
     assert load_manifest(path, verify=True).counts == {"names": 450, "concepts": 150}
 
@@ -125,7 +118,7 @@ def test_small_vocabularies_are_searched_exactly_and_large_ones_by_codes(
     build: Build, vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = open_index(build(vocabulary, "small"))[2]
-    monkeypatch.setattr(build_module, "ANN_FROM", 450)
+    monkeypatch.setattr("sapbert.index.settings.ANN_FROM", 450)
     large = open_index(build(vocabulary, "large"))[2]
 
     assert (small.details["kind"], small.details["precision"]) == ("flat", "fp32")
@@ -141,15 +134,12 @@ def test_a_vocabulary_of_one_name_has_an_index(build: Build, vocabulary_of: Make
         assert open_index(path)[2].details["recall@10"] == 1
 
 
-def test_progress_is_told_up_to_the_last_name(
-    vocabulary: Vocabulary, encoder_folder: Path, tmp_path: Path
-) -> None:
+def test_progress_is_told_up_to_the_last_name(vocabulary: Vocabulary, tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
 
     build_index(
         vocabulary,
         NgramEncoder(),
-        encoder_folder,
         tmp_path / "index",
         IndexSettings(),
         progress=lambda *args: told.append(args),
@@ -243,6 +233,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from sapbert.index import build
+from sapbert.index.settings import IndexSettings
 from tests.index.conftest import NgramEncoder
 from sapbert.vocab.vocabulary import Vocabulary
 
@@ -253,16 +244,14 @@ class Killed(NgramEncoder):
         return super().encode(names)
 
 build.ROWS_A_CHUNK, build.ROWS_A_CALL = 100, 30
-vocabulary, folder, target = map(Path, sys.argv[1:])
-build.build_index(Vocabulary.open(vocabulary), Killed(), folder, target, build.IndexSettings())
+vocabulary, target = map(Path, sys.argv[1:])
+build.build_index(Vocabulary.open(vocabulary), Killed(), target, IndexSettings())
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_a_killed_build_is_gone_on_with(
-    build: Build, vocabulary: Vocabulary, encoder_folder: Path, tmp_path: Path
-) -> None:
-    paths = map(str, (vocabulary.path, encoder_folder, tmp_path / "index"))
+def test_a_killed_build_is_gone_on_with(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    paths = map(str, (vocabulary.path, tmp_path / "index"))
     arguments = [sys.executable, "-c", KILLED, *paths]
     killed = subprocess.run(arguments, cwd=Path(__file__).parents[2], env=_environment(), check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -272,7 +261,7 @@ def test_a_killed_build_is_gone_on_with(
 
     assert len(spy.encoded) == SIZE + 250
     assert contents(path) == contents(build(vocabulary, "whole"))
-    assert {item.name for item in tmp_path.iterdir()} == {"index", "whole", "encoder", vocabulary.path.name}
+    assert {item.name for item in tmp_path.iterdir()} == {"index", "whole", vocabulary.path.name}
 
 
 def test_chunks_of_another_vocabulary_encoder_or_precision_are_not_used(
@@ -335,6 +324,17 @@ def test_an_index_that_exists_is_refused_before_anything_is_encoded(
     with pytest.raises(ArtifactError, match="exists"):
         build(vocabulary, encoder=spy)
     assert not spy.encoded
+
+
+def test_vectors_that_are_no_numbers_are_refused(build: Build, vocabulary: Vocabulary) -> None:
+    class Broken(NgramEncoder):
+        def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+            vectors = super().encode(names)
+            vectors[[name.endswith(" 77") for name in names], 3] = np.nan
+            return vectors
+
+    with pytest.raises(SapbertError, match="vector of 'carcartete 77' is not a number"):
+        build(vocabulary, encoder=Broken())
 
 
 # Updates

@@ -110,9 +110,9 @@ def test_a_vocabulary_of_nothing_but_such_names_is_refused(
 
 def test_everything_is_mapped_and_not_loaded(entries: Entries) -> None:
     for texts in (entries.texts, entries.folded, entries.concepts, entries.preferred, entries.aliases):
-        assert isinstance(texts.data, np.memmap)
-        assert isinstance(texts.offsets, np.memmap)
-    assert isinstance(entries.link_concepts, np.memmap)
+        assert isinstance(texts.data.base, np.memmap)
+        assert isinstance(texts.offsets.base, np.memmap)
+    assert isinstance(entries.link_concepts.base, np.memmap)
 
 
 @pytest.mark.parametrize("odd", ["", "\ud800", "zzz" * 400_000, "heart attack\0", "心筋梗塞"])

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from sapbert.index import ann, flat
 from sapbert.index.ann import AnnIndex, write_codes
 from sapbert.index.flat import FlatIndex
-from sapbert.index.vectors import Precision, Vectors, VectorWriter, quantised
+from sapbert.index.settings import Precision
+from sapbert.index.vectors import Vectors, VectorWriter, quantised
 from sapbert.protocols import Index
 
 Floats = NDArray[np.float32]

@@ -60,7 +60,7 @@ def test_arrays_are_mapped_and_not_loaded(pairs: Pairs) -> None:
         pairs.homonyms,
     )
     for array in arrays:
-        assert isinstance(array, np.memmap)
+        assert isinstance(array.base, np.memmap)
         assert not array.flags.writeable
 
 

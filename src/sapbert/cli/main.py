@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sapbert.cli import link, merge, pairs, read, show, train
+from sapbert.cli import index, link, merge, pairs, read, show, train
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
@@ -22,6 +22,7 @@ app.add_typer(read.app, name="read")
 app.command("merge")(merge.merge)
 app.command("pairs")(pairs.pairs)
 app.command("train")(train.train)
+app.command("index")(index.index)
 app.command("link")(link.link)
 app.command("show")(show.show)
 _INTERRUPTED = 130

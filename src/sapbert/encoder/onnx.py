@@ -76,6 +76,15 @@ def write_description(folder: Path, description: Description) -> None:
     (folder / OWN_FILE).write_text(text + "\n", encoding="utf-8")
 
 
+def is_exported(folder: Path) -> bool:
+    """Tell what `sapbert export` wrote from other model folders, of which some have an `onnx/` too."""
+    file = folder / OWN_FILE
+    try:
+        return file.is_file() and "files" in json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return True  # and opening it tells what is wrong
+
+
 def read_description(folder: Path) -> Description:
     """Read `sapbert.json` of an exported encoder; a folder that is none is refused."""
     if not folder.is_dir():

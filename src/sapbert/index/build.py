@@ -11,12 +11,11 @@ precision are found. For kind ann the number of candidates is doubled until reca
 from __future__ import annotations
 
 import errno
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,44 +30,34 @@ from sapbert.index.folder import (
     ENTRIES,
     KIND,
     VOCABULARY,
-    Kind,
     open_index,
     open_search,
     require_encoder,
 )
 from sapbert.index.recall import SIZE, Near, Sample, choose_candidates, merged
-from sapbert.index.vectors import Precision, Vectors, VectorWriter, quantised
+from sapbert.index.settings import IndexSettings, Kind, Precision
+from sapbert.index.vectors import Vectors, VectorWriter, quantised
 from sapbert.protocols import Encoder
 from sapbert.vocab.intake import Progress, silent
 from sapbert.vocab.vocabulary import Vocabulary
 
 ROWS_A_CHUNK = 16_384
 """Names encoded between two points from which a killed build goes on: under a minute on two cores."""
-ROWS_A_CALL = 2_048
+ROWS_A_CALL = 4_096
 """Names encoded between two signs of progress."""
-ANN_FROM = 50_000
-"""Names from which codes are worth their small loss; below, an exact search takes some ten milliseconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexSettings:
-    """How an index is made; every field is also an option of `sapbert index`."""
+class PortableEncoder(Encoder, Protocol):
+    """An encoder that can travel inside an index."""
 
-    kind: Kind | None = None
-    """Exact or by codes; by default as the number of names suggests."""
-    precision: Precision | None = None
-    """How vectors are stored; by default fp32 for flat and int8 for ann."""
-
-    def resolved(self, names: int) -> tuple[Kind, Precision]:
-        """Decide what was left open."""
-        kind = self.kind or (Kind.ANN if names >= ANN_FROM else Kind.FLAT)
-        return kind, self.precision or (Precision.INT8 if kind is Kind.ANN else Precision.FP32)
+    def copy_to(self, folder: Path) -> None:
+        """Write what opening it again needs to `folder`."""
+        ...
 
 
 def build_index(
     vocabulary: Vocabulary,
-    encoder: Encoder,
-    encoder_folder: Path,
+    encoder: PortableEncoder,
     target: Path,
     settings: IndexSettings,
     *,
@@ -76,10 +65,7 @@ def build_index(
     overwrite: bool = False,
     progress: Progress = silent,
 ) -> Manifest:
-    """Write the index of a vocabulary to `target`; return its manifest.
-
-    `encoder_folder`, from which `encoder` was opened, is copied into the index.
-    """
+    """Write the index of a vocabulary to `target`, with the encoder inside; return its manifest."""
     chunks = run_folder(target)
     with _full_disk_explained(chunks), create(target, overwrite=overwrite) as draft:
         (draft.path / ENTRIES).mkdir()
@@ -90,7 +76,7 @@ def build_index(
         work = _Encoding(entries, encoder, precision, Sample.of(entries, encoder), known)
         work.run(store, progress)
         measured = _measure(draft.path, kind, work.sample, work.assemble(store, draft.path))
-        shutil.copytree(encoder_folder, draft.path / ENCODER)
+        encoder.copy_to(draft.path / ENCODER)
         manifest = draft.seal(
             KIND,
             settings={name: value for name, value in asdict(settings).items() if value is not None},
@@ -183,13 +169,21 @@ class _Encoding:
     def _vectors(self, names: list[str]) -> NDArray[np.float32]:
         """Take the vectors that are known and encode the others."""
         if self.known is None:
-            return self.encoder.encode(names)
+            return self._encoded(names)
         rows = self.known.entries.rows_of(names)
         vectors = np.empty((len(names), self.encoder.dimension), np.float32)
         vectors[rows >= 0] = self.known.vectors.floats(rows[rows >= 0])
         new = np.flatnonzero(rows < 0).tolist()
         if new:
-            vectors[new] = self.encoder.encode([names[number] for number in new])
+            vectors[new] = self._encoded([names[number] for number in new])
+        return vectors
+
+    def _encoded(self, names: list[str]) -> NDArray[np.float32]:
+        vectors = self.encoder.encode(names)
+        # One such vector would spoil the mean, and with it the codes of all names.
+        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(bad):
+            raise SapbertError(f"the encoder's vector of {names[bad[0]]!r} is not a number; is it damaged?")
         return vectors
 
 

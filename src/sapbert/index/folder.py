@@ -13,25 +13,18 @@ linking. `sapbert show INDEX` compares checksums.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 
 from sapbert.artifacts import Manifest, load_manifest
 from sapbert.errors import ArtifactError
 from sapbert.index.entries import Entries
 from sapbert.index.flat import FlatIndex
+from sapbert.index.settings import Kind
 from sapbert.index.vectors import Vectors
 from sapbert.protocols import Encoder, Index
 
 KIND = "index"
 ENTRIES, ENCODER, VOCABULARY = "entries", "encoder", "vocabulary"
-
-
-class Kind(StrEnum):
-    """How an index searches."""
-
-    FLAT = "flat"
-    ANN = "ann"
 
 
 def open_index(path: Path, *, threads: int | None = None) -> tuple[Index, Entries, Manifest]:

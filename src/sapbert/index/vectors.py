@@ -10,7 +10,6 @@ other company; `rank` does not: equal vectors have equal scores, alone as in a b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.arrays import ArrayWriter, map_array
+from sapbert.index.settings import Precision
 from sapbert.protocols import Index
 
 Rows = slice | NDArray[np.integer[Any]]
@@ -26,14 +26,6 @@ ROUNDING = 1e-5
 """More than two ways to compute the cosine of unit vectors in float32 ever differ."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
 _STEPS = 127
-
-
-class Precision(StrEnum):
-    """How a component is stored."""
-
-    FP32 = "fp32"
-    FP16 = "fp16"
-    INT8 = "int8"
 
 
 _DTYPES: dict[Precision, type[np.generic]] = {

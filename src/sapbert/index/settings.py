@@ -1,0 +1,39 @@
+"""How an index is made. Loads nothing, so that the command line can offer these choices at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+ANN_FROM = 50_000
+"""Names from which codes are worth their small loss; below, an exact search takes some ten milliseconds."""
+
+
+class Kind(StrEnum):
+    """How an index searches."""
+
+    FLAT = "flat"
+    ANN = "ann"
+
+
+class Precision(StrEnum):
+    """How a component of a vector is stored."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSettings:
+    """How an index is made; every field is also an option of `sapbert index`."""
+
+    kind: Kind | None = None
+    """Exact or by codes; by default as the number of names suggests."""
+    precision: Precision | None = None
+    """How vectors are stored; by default fp32 for flat and int8 for ann."""
+
+    def resolved(self, names: int) -> tuple[Kind, Precision]:
+        """Decide what was left open."""
+        kind = self.kind or (Kind.ANN if names >= ANN_FROM else Kind.FLAT)
+        return kind, self.precision or (Precision.INT8 if kind is Kind.ANN else Precision.FP32)
