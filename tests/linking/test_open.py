@@ -13,9 +13,9 @@ import pytest
 from sapbert.encoder.export import export_model
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.errors import ArtifactError
-from sapbert.index.build import IndexSettings, build_index
-from sapbert.index.folder import Kind, open_index
-from sapbert.index.vectors import Precision
+from sapbert.index.build import build_index
+from sapbert.index.folder import open_index
+from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.linking.linker import Linker, LinkSettings
 from sapbert.linking.search import DenseSearch
 from tests.encoder.tiny import tiny_bert
@@ -29,11 +29,9 @@ MENTIONS = ["hart atack", "COLD", "", "pain in the chest", "low temp"]
 @pytest.mark.parametrize("wanted", [LinkSettings(), LinkSettings(prefixes=("hp",), exact=False)])
 def test_an_index_on_disk_answers_as_one_in_memory(tmp_path: Path, kind: Kind, wanted: LinkSettings) -> None:
     encoder = NgramEncoder(256)
-    (tmp_path / "encoder").mkdir()
-    (tmp_path / "encoder" / "model").write_text("trigrams")
     vocabulary = write(tmp_path / "vocabulary", ROWS, FACTS)
     settings = IndexSettings(kind=kind, precision=Precision.FP32)
-    build_index(vocabulary, encoder, tmp_path / "encoder", tmp_path / "index", settings)
+    build_index(vocabulary, encoder, tmp_path / "index", settings)
 
     index, entries, manifest = open_index(tmp_path / "index")
     linker = Linker(encoder, DenseSearch(index), entries, fingerprint=manifest.fingerprint)
@@ -54,7 +52,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     export_model(tiny_bert(folder / "model"), folder / "encoder")
     encoder = OnnxEncoder.open(folder / "encoder")
     vocabulary = write(folder / "vocabulary", ROWS, FACTS)
-    build_index(vocabulary, encoder, folder / "encoder", folder / "index", IndexSettings())
+    build_index(vocabulary, encoder, folder / "index", IndexSettings())
     return folder / "index"
 
 
@@ -70,13 +68,17 @@ def test_an_index_is_opened_with_the_encoder_it_holds(index: Path, tmp_path: Pat
 
 
 def test_an_index_made_by_another_encoder_is_refused_with_both_fingerprints(
-    index: Path, tmp_path: Path
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vocabulary = write(tmp_path / "vocabulary", ROWS, FACTS)
-    build_index(vocabulary, NgramEncoder(32), index / "encoder", tmp_path / "other", IndexSettings())
+    encoder = OnnxEncoder.open(index / "encoder")
+    other = NgramEncoder(32)
+    monkeypatch.setattr(other, "copy_to", encoder.copy_to)
+    build_index(vocabulary, other, tmp_path / "other", IndexSettings())
 
-    own = OnnxEncoder.open(index / "encoder").fingerprint
-    with pytest.raises(ArtifactError, match=rf"made by the encoder trigrams-32, not by {own}"):
+    with pytest.raises(
+        ArtifactError, match=rf"made by the encoder trigrams-32, not by {encoder.fingerprint}"
+    ):
         Linker.open(tmp_path / "other")
 
 
