@@ -106,6 +106,12 @@ def test_sssom_says_how_and_how_near() -> None:
     assert (nil["object_id"], nil["object_source"]) == ("sssom:NoTermFound", "sapbert.index:f00d")
 
 
+def test_a_similarity_is_never_negative() -> None:
+    unlike = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", -0.2, None, "dense")])]
+    [row] = written(SssomFormat(("x",), "f00d", "{}"), unlike, delimiter="\t")
+    assert row["similarity_score"] == "0.0"
+
+
 def test_an_empty_mention_is_no_mapping() -> None:
     assert SssomFormat(("x",), "f00d", "{}").body([Linked(1, " ", {}, [])]) == ""
 
