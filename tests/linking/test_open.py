@@ -68,15 +68,17 @@ def test_an_index_is_opened_with_the_encoder_it_holds(index: Path, tmp_path: Pat
 
 
 def test_an_index_made_by_another_encoder_is_refused_with_both_fingerprints(
-    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index: Path, tmp_path: Path
 ) -> None:
-    vocabulary = write(tmp_path / "vocabulary", ROWS, FACTS)
-    encoder = OnnxEncoder.open(index / "encoder")
-    other = NgramEncoder(32)
-    monkeypatch.setattr(other, "copy_to", encoder.copy_to)
-    build_index(vocabulary, other, tmp_path / "other", IndexSettings())
+    class Disguised(NgramEncoder):
+        def copy_to(self, folder: Path) -> None:
+            shutil.copytree(index / "encoder", folder)
 
-    with pytest.raises(ArtifactError, match=f"by the encoder trigrams-32, not by {encoder.fingerprint}"):
+    vocabulary = write(tmp_path / "vocabulary", ROWS, FACTS)
+    build_index(vocabulary, Disguised(32), tmp_path / "other", IndexSettings())
+
+    own = OnnxEncoder.open(index / "encoder").fingerprint
+    with pytest.raises(ArtifactError, match=rf"made by the encoder trigrams-32, not by {own}"):
         Linker.open(tmp_path / "other")
 
 
