@@ -1,7 +1,7 @@
 """Approximate search: 512-bit codes choose candidates, better vectors decide among them.
 
-A code holds the signs of a vector's components in a random frame, after the mean of many vectors is taken off:
-names that lie close differ in few bits. All codes are compared, because that is what kept recall where graphs
+A code holds the signs of a vector's components in a random frame, once the mean of many is taken off: names
+that lie close differ in few bits. All codes are compared, because that is what kept recall where graphs
 and clusters lost it (these vectors do not cluster kindly), it needs no training, and a filter costs nothing.
 512 bits whatever the dimension: faiss compares 64 bytes as fast as it does 48, and more bits find more.
 
