@@ -151,6 +151,17 @@ def test_a_filter_works_inside_the_search(build: Build) -> None:
     assert len(set(rows[0].tolist())) == 10
 
 
+def test_a_filter_that_leaves_much_finds_the_nearest_of_it(build: Build) -> None:
+    vectors = unit(400)
+    allowed = np.arange(400) % 4 > 0
+
+    _, rows = build(vectors).search(vectors[:40], 1, allowed=allowed)
+
+    themselves = np.flatnonzero(allowed[:40])
+    assert rows[themselves, 0].tolist() == themselves.tolist()
+    assert allowed[rows[:, 0]].all()
+
+
 def test_no_mentions_find_nothing(build: Build) -> None:
     scores, rows = build(unit(9)).search(np.empty((0, 24), np.float32), 4)
 

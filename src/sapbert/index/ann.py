@@ -2,7 +2,7 @@
 
 A code holds the signs of a vector's components in a random frame, once the mean of many is taken off: names
 that lie close differ in few bits. All codes are compared, because that is what kept recall where graphs
-and clusters lost it (these vectors do not cluster kindly), it needs no training, and a filter costs nothing.
+and clusters lost it (these vectors do not cluster kindly), it needs no training, and filters as it goes.
 512 bits whatever the dimension: faiss compares 64 bytes as fast as it does 48, and more bits find more.
 
 Codes are compared in blocks of fixed size, by several threads, so that a mention's candidates depend neither

@@ -26,8 +26,6 @@ ROUNDING = 1e-5
 """More than two ways to compute the cosine of unit vectors in float32 ever differ."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
 _STEPS = 127
-
-
 _DTYPES: dict[Precision, type[np.generic]] = {
     Precision.FP32: np.float32,
     Precision.FP16: np.float16,
