@@ -28,7 +28,7 @@ def test_help_is_shown_without_loading_anything_heavy() -> None:
     shown = run(
         "import sys, contextlib, io\n"
         "from sapbert.cli.main import main\n"
-        "for words in (['--help'], ['read', '--help'], ['pairs', '--help']):\n"
+        "for words in (['--help'], ['read', '--help'], ['pairs', '--help'], ['export', '--help']):\n"
         "    sys.argv = ['sapbert', *words]\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:\n"
         "        main()\n"
