@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sapbert.cli import index, link, merge, pairs, read, show, train
+from sapbert.cli import export, index, link, merge, pairs, read, show, train
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
@@ -22,6 +22,7 @@ app.add_typer(read.app, name="read")
 app.command("merge")(merge.merge)
 app.command("pairs")(pairs.pairs)
 app.command("train")(train.train)
+app.command("export")(export.export)
 app.command("index")(index.index)
 app.command("link")(link.link)
 app.command("show")(show.show)
@@ -42,8 +43,8 @@ def sapbert(
 ) -> None:
     """From any biomedical vocabulary to a working entity linker.
 
-    Each verb reads what the one before wrote: read a vocabulary, merge several, draw pairs, train on them.
-    Results go to files or standard output, words and progress to standard error.
+    Each verb reads what the one before wrote: read a vocabulary, merge several, draw pairs, train on them,
+    export the encoder. Results go to files or standard output, words and progress to standard error.
     """
 
 
