@@ -44,7 +44,8 @@ def sapbert(
     """From any biomedical vocabulary to a working entity linker.
 
     Each verb reads what the one before wrote: read a vocabulary, merge several, draw pairs, train on them,
-    export the encoder. Results go to files or standard output, words and progress to standard error.
+    export the encoder, index the vocabulary, link mentions. Results go to files or standard output, words and
+    progress to standard error.
     """
 
 
