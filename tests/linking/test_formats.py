@@ -129,7 +129,7 @@ def test_the_sssom_package_finds_it_valid(tmp_path: Path, caplog: pytest.LogCapt
     assert [result for report in reports.values() for result in report.results] == []
     assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []
     assert set(mappings.df["object_id"]) == {"omop:4329847", "omop:77670", "sssom:NoTermFound"}
-    assert mappings.metadata["mapping_tool"] == "sapbert"
+    assert set(mappings.df["mapping_tool"]) == {"sapbert"}
 
 
 # Usagi
