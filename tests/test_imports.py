@@ -28,11 +28,11 @@ def test_help_is_shown_without_loading_anything_heavy() -> None:
     shown = run(
         "import sys, contextlib, io\n"
         "from sapbert.cli.main import main\n"
-        "for words in ([], ['read'], ['pairs'], ['link'], ['calibrate'], ['plot', 'similarities']):\n"
-        "    sys.argv = ['sapbert', *words, '--help']\n"
+        "for verb in ([], ['read'], ['pairs'], ['export'], ['index'], ['link'], ['calibrate'], ['plot', 'similarities']):\n"
+        "    sys.argv = ['sapbert', *verb, '--help']\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:\n"
         "        main()\n"
-        "    assert 'Usage' in out.getvalue(), words\n"
+        "    assert 'Usage' in out.getvalue(), verb\n"
         "print(*sys.modules)\n"
     )
     assert HEAVY & set(shown.split()) == set()

@@ -43,7 +43,7 @@ class Index(Protocol):
     def search(
         self, vectors: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return cosine scores, best first, and row numbers; -1 where there are fewer than k.
+        """Return cosine scores, best first, and row numbers; -inf and -1 where there are fewer than k.
 
         Of equal scores the lower row comes first. `allowed` says of each row whether it may be found; it
         works inside the search, so k rows come back where so many are allowed.

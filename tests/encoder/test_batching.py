@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from sapbert.encoder.batching import TokenRows, plan_batches
+from sapbert.encoder.batching import TokenRows, encode_distinct, plan_batches, plan_equal_batches
 
 lengths = st.lists(st.integers(min_value=0, max_value=40), max_size=60)
 sequences = st.lists(st.lists(st.integers(min_value=1, max_value=99), max_size=6), min_size=1, max_size=8)
@@ -95,3 +96,35 @@ def test_a_span_of_rows_is_those_rows(rows: list[list[int]], data: st.DataObject
     assert found.ids.tolist() == expected.ids.tolist()
     assert found.special.tolist() == expected.special.tolist()
     assert found.offsets.tolist() == expected.offsets.tolist()
+
+
+@given(st.lists(st.integers(0, 70), max_size=60), st.integers(1, 200))
+def test_equal_batches_hold_every_sequence_once_and_one_length_each(lengths: list[int], tokens: int) -> None:
+    batches = plan_equal_batches(lengths, tokens=tokens)
+
+    assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len({lengths[row] for row in batch}) == 1
+        assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= tokens
+
+
+def test_equal_batches_are_as_large_as_the_budget_allows() -> None:
+    assert [len(batch) for batch in plan_equal_batches([4] * 7, tokens=12)] == [3, 3, 1]
+    with pytest.raises(ValueError, match="room for one token"):
+        plan_equal_batches([1], tokens=0)
+
+
+@given(st.lists(st.sampled_from("abcde"), max_size=20), st.integers(1, 7))
+def test_each_distinct_name_is_encoded_once_and_put_in_every_place(names: list[str], window: int) -> None:
+    seen: list[str] = []
+
+    def encode(part: list[str]) -> NDArray[np.float32]:
+        assert len(part) <= window
+        seen.extend(part)
+        return np.array([[ord(name)] for name in part], np.float32)
+
+    vectors = encode_distinct(names, encode, dimension=1, window=window)
+
+    assert vectors.shape == (len(names), 1)
+    assert [chr(int(vector[0])) for vector in vectors] == names
+    assert sorted(seen) == sorted(set(names))

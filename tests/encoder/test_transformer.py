@@ -108,18 +108,6 @@ def test_company_does_not_change_a_vector(
         np.testing.assert_allclose(vector, choice.encode([name])[0], atol=1e-5)
 
 
-def test_small_windows_and_batches_keep_the_order(
-    encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"{WORDS[i % 20]} {' '.join(WORDS[: i % 7])}" for i in range(100)]
-    whole = encoder.encode(names)
-    monkeypatch.setattr(transformer, "_WINDOW", 7)
-    monkeypatch.setattr(transformer, "_BATCH_TOKENS", {"cpu": 11})
-    monkeypatch.setattr(transformer, "_BATCH_ROWS", 3)
-
-    np.testing.assert_allclose(encoder.encode(names), whole, atol=1e-5)
-
-
 def test_a_name_given_often_is_computed_once(
     encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,26 +120,6 @@ def test_a_name_given_often_is_computed_once(
     monkeypatch.setattr(transformer, "tokenize", watch)
     encoder.encode(["fever", "cold", "fever", "", "fever", ""])
     assert seen == ["fever", "cold", ""]
-
-
-def test_no_names_give_no_vectors(encoder: TransformerEncoder) -> None:
-    assert encoder.encode([]).shape == (0, WIDTH)
-
-
-def test_one_string_instead_of_names_is_refused(encoder: TransformerEncoder) -> None:
-    with pytest.raises(TypeError, match="sequence of names"):
-        encoder.encode("fever")
-
-
-def test_a_megabyte_counts_as_its_first_tokens(encoder: TransformerEncoder) -> None:
-    start = "heart attack " * 100
-    huge, short = encoder.encode([start + "fever " * 200_000, start])
-    np.testing.assert_allclose(huge, short, atol=1e-6)
-
-
-def test_half_a_surrogate_pair_is_read_as_an_unknown_letter(encoder: TransformerEncoder) -> None:
-    broken, unknown = encoder.encode(["fever \ud800", "fever ?"])
-    np.testing.assert_allclose(broken, unknown, atol=1e-6)
 
 
 def test_a_tokenizer_in_plain_python_serves_too(bert: Path, tmp_path: Path) -> None:
@@ -210,13 +178,6 @@ def test_the_fingerprint_follows_whatever_shapes_the_vectors(bert: Path, tmp_pat
     ]
     assert mark(tiny_bert(tmp_path / "same")) == mark(bert)
     assert len({mark(bert), *changed}) == 6
-
-
-def test_encoding_does_not_change_the_fingerprint(bert: Path) -> None:
-    encoder = TransformerEncoder.open(bert, device="cpu")
-    before = encoder.fingerprint
-    encoder.encode(["fever"])
-    assert encoder.fingerprint == before
 
 
 def test_without_settings_a_folder_is_read_by_cls_and_64_tokens(encoder: TransformerEncoder) -> None:

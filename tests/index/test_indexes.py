@@ -63,7 +63,7 @@ def build(
         opened = saved(folder, vectors, precision)
         if kind.startswith("flat"):
             return FlatIndex(opened)
-        write_codes(folder, opened)
+        write_codes(folder)
         return AnnIndex.open(folder, opened, candidates=100, threads=2)
 
     return run
@@ -151,6 +151,17 @@ def test_a_filter_works_inside_the_search(build: Build) -> None:
     assert len(set(rows[0].tolist())) == 10
 
 
+def test_a_filter_that_leaves_much_finds_the_nearest_of_it(build: Build) -> None:
+    vectors = unit(400)
+    allowed = np.arange(400) % 4 > 0
+
+    _, rows = build(vectors).search(vectors[:40], 1, allowed=allowed)
+
+    themselves = np.flatnonzero(allowed[:40])
+    assert rows[themselves, 0].tolist() == themselves.tolist()
+    assert allowed[rows[:, 0]].all()
+
+
 def test_no_mentions_find_nothing(build: Build) -> None:
     scores, rows = build(unit(9)).search(np.empty((0, 24), np.float32), 4)
 
@@ -197,7 +208,7 @@ def test_codes_find_nearly_all_of_the_nearest(tmp_path: Path, dimension: int) ->
     vectors = np.repeat(centres, 20, axis=0) + 0.9 * unit(6000, dimension, seed=1)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     opened = saved(tmp_path, vectors, Precision.INT8)
-    write_codes(tmp_path, opened)
+    write_codes(tmp_path)
     index = AnnIndex.open(tmp_path, opened, candidates=200)
 
     _, found = index.search(vectors[:100], 10)
@@ -209,7 +220,7 @@ def test_codes_find_nearly_all_of_the_nearest(tmp_path: Path, dimension: int) ->
 
 def test_candidates_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
     vectors = saved(tmp_path, unit(3000), Precision.INT8)
-    write_codes(tmp_path, vectors)
+    write_codes(tmp_path)
     asked = unit(40, seed=1)
 
     one, four = (

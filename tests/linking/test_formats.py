@@ -106,6 +106,12 @@ def test_sssom_says_how_and_how_near() -> None:
     assert (nil["object_id"], nil["object_source"]) == ("sssom:NoTermFound", "sapbert.index:f00d")
 
 
+def test_a_similarity_is_never_negative() -> None:
+    unlike = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", -0.2, None, "dense")])]
+    [row] = written(SssomFormat(("x",), "f00d", "{}"), unlike, delimiter="\t")
+    assert row["similarity_score"] == "0.0"
+
+
 def test_an_empty_mention_is_no_mapping() -> None:
     assert SssomFormat(("x",), "f00d", "{}").body([Linked(1, " ", {}, [])]) == ""
 
@@ -123,7 +129,7 @@ def test_the_sssom_package_finds_it_valid(tmp_path: Path, caplog: pytest.LogCapt
     assert [result for report in reports.values() for result in report.results] == []
     assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []
     assert set(mappings.df["object_id"]) == {"omop:4329847", "omop:77670", "sssom:NoTermFound"}
-    assert mappings.metadata["mapping_tool"] == "sapbert"
+    assert set(mappings.df["mapping_tool"]) == {"sapbert"}
 
 
 # Usagi

@@ -55,14 +55,14 @@ def test_a_line_that_is_no_utf8_is_named() -> None:
 
 ROWS = [
     {"code": "1", "text": "cold, common"},
-    {"code": "2", "text": 'a "quoted" one'},
+    {"code": "2", "text": '"quoted" one'},
     {"code": "", "text": ""},
 ]
 SAME = {
-    "t.csv": b'code,text\n1,"cold, common"\n2,"a ""quoted"" one"\n,\n',
-    "t.tsv": b'code\ttext\r\n1\tcold, common\r\n2\ta "quoted" one\r\n\t\r\n',
+    "t.csv": b'code,text\n1,"cold, common"\n2,"""quoted"" one"\n,\n',
+    "t.tsv": b'code\ttext\r\n1\tcold, common\r\n2\t"quoted" one\r\n\t\r\n',
     "t.jsonl": b"".join(json.dumps(row).encode() + b"\n" for row in ROWS),
-    "semicolons.csv": b'\xef\xbb\xbfcode;text\n1;cold, common\n2;"a ""quoted"" one"\n;\n',
+    "semicolons.csv": b'\xef\xbb\xbfcode;text\n1;cold, common\n2;"""quoted"" one"\n;\n',
 }
 
 

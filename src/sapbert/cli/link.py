@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -149,8 +150,9 @@ def link(
 
         if out is None:
             _print(task, answer)
-        else:
-            _write(task, answer, out, on_linked, resume=resume, overwrite=overwrite)
+            return
+        done = _write(task, answer, out, on_linked, resume=resume, overwrite=overwrite)
+    typer.echo(f"{done:,} mentions -> {out}", err=True)
 
 
 class _Task(NamedTuple):
@@ -255,27 +257,23 @@ def _print_table(batch: Sequence[Linked]) -> None:
 
     from sapbert.linking.formats import answers
 
+    sure = any(found.confidence is not None for linked in batch for found in linked.candidates)
+    titles = ["mention", "concept", "preferred name", "matched name", "how", "score", *["confidence"] * sure]
     table = Table(box=None, pad_edge=False)
-    for title in ("mention", "concept", "preferred name", "matched name", "score", "confidence", "how"):
-        table.add_column(title, overflow="fold", justify="right" if title == "score" else "left")
+    for title in titles:
+        table.add_column(title, overflow="fold")
     for linked in batch:
         for row in answers(linked.candidates):
             rank, concept, preferred, matched, score, confidence, how = row.values()
-            table.add_row(
-                Text(linked.mention if rank == 1 else ""),
-                Text(concept),
-                Text(preferred or ""),
-                Text(matched or ""),
-                "" if score is None else f"{score:.3f}",
-                "" if confidence is None else f"{confidence:.2f}",
-                how,
-            )
+            words = (linked.mention if rank == 1 else "", concept, preferred, matched, how)
+            figures = ("" if figure is None else f"{figure:.3f}" for figure in (score, confidence))
+            table.add_row(*(Text(word or "") for word in words), *islice(figures, 1 + sure))
     Console().print(table)
 
 
 def _write(
     task: _Task, answer: Link, out: Path, progress: Callable[[int], None], *, resume: bool, overwrite: bool
-) -> None:
+) -> int:
     from sapbert.linking.job import TextOutlet, link_to_file
 
     outlet: Outlet
@@ -287,13 +285,11 @@ def _write(
         outlet = TextOutlet(task.text_format())
     job = {"format": task.kind.value, "column": task.source.column, **task.asked}
     try:
-        done = link_to_file(
+        return link_to_file(
             task.source, answer, outlet, out, job, resume=resume, overwrite=overwrite, progress=progress
         )
     except KeyboardInterrupt:
-        typer.echo(f"stopped; the same command with --resume goes on from {out}.run", err=True)
-        raise typer.Exit(1) from None
-    typer.echo(f"{done:,} mentions -> {out}", err=True)
+        raise SapbertError(f"stopped; the same command with --resume goes on from {out}.run") from None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from sapbert.cli import (
     calibrate,
     compare,
     evaluate,
+    export,
     index,
     link,
     merge,
@@ -65,6 +66,7 @@ app.command("merge")(merge.merge)
 app.command("pairs")(pairs.pairs)
 app.command("train", cls=GroupedCommand)(train.train)
 app.command("sweep")(sweep.sweep)
+app.command("export")(export.export)
 app.command("index")(index.index)
 app.command("link")(link.link)
 app.command("calibrate")(calibrate.calibrate)
@@ -90,8 +92,9 @@ def sapbert(
 ) -> None:
     """From any biomedical vocabulary to a working entity linker.
 
-    Each verb reads what the one before wrote: read a vocabulary, merge several, draw pairs, train on them.
-    Results go to files or standard output, words and progress to standard error.
+    Each verb reads what the one before wrote: read a vocabulary, merge several, draw pairs, train on them,
+    export the encoder, index the vocabulary, link mentions. Results go to files or standard output, words and
+    progress to standard error.
     """
 
 

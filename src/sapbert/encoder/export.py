@@ -14,24 +14,30 @@ from __future__ import annotations
 import logging
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
 from sapbert.artifacts import Manifest, create
 from sapbert.encoder.folder import quiet
+from sapbert.encoder.judge import Benchmark, measure
 from sapbert.encoder.onnx import (
     GRAPHS,
     TOKENIZER_FILE,
     WEIGHTS_SUFFIX,
     Description,
+    OnnxEncoder,
     Variant,
     checksum,
     files_of,
@@ -47,6 +53,16 @@ DEFAULT_VARIANT: Variant = "int8"
 _OPSET = 20
 """The first with one operation for GELU."""
 _ATTENTION = "sapbert-onnx"
+_PROBES = (
+    "",
+    "fever",
+    "heart attack",
+    "acute myocardial infarction, 2nd type",
+    "感冒",
+    "chronic renal failure with fever " * 50,
+)
+_CLOSE = 0.9999
+"""Least cosine between a vector of torch and that of the graph."""
 _SMALLEST_OUTSIDE = 1024
 """Bytes from which a constant goes to the file of weights."""
 
@@ -57,36 +73,76 @@ def export_model(
     *,
     pooling: Pooling | None = None,
     max_length: int | None = None,
+    benchmarks: Mapping[str, Benchmark] | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
     overwrite: bool = False,
 ) -> Manifest:
     """Write the encoder `source`, a folder or a Hugging Face id, to `target` as ONNX.
 
-    It is used as it was trained unless `pooling` and `max_length` say otherwise.
+    It is used as it was trained unless `pooling` and `max_length` say otherwise. How well each variant links
+    the `benchmarks` is noted in the manifest (`details`, "accuracy"); `on_progress` hears what is being
+    linked, names done and names in all.
     """
     encoder = TransformerEncoder.open(source, pooling=pooling, max_length=max_length, device="cpu")
+    fingerprint = encoder.fingerprint
     with create(target, overwrite=overwrite) as draft:
-        _write_tokenizer(encoder, draft.path / TOKENIZER_FILE)
-        fingerprint = encoder.fingerprint
-        graph = _trace(encoder)
-        _write_graph(graph, draft.path / GRAPHS["fp32"])
-        quantize(graph)
-        _write_graph(graph, draft.path / GRAPHS["int8"])
-        names = (TOKENIZER_FILE, *files_of("fp32"), *files_of("int8"))
-        description = Description(
-            pooling=encoder.pooling,
-            max_length=encoder.max_length,
-            dimension=encoder.dimension,
-            pad_id=encoder.tokenizer.pad_token_id,
-            variant=DEFAULT_VARIANT,
-            files={name: checksum(draft.path / name) for name in names},
-        )
-        write_description(draft.path, description)
+        truth = encoder.encode(_PROBES)
+        _write_encoder(encoder, draft.path)
+        _check(draft.path, truth, source)
+        accuracy = {
+            name: _judge(draft.path, name, benchmark, on_progress)
+            for name, benchmark in (benchmarks or {}).items()
+        }
         return draft.seal(
             KIND,
             settings={"pooling": encoder.pooling.value, "max_length": encoder.max_length},
             inputs={"model": {"name": str(source), "fingerprint": fingerprint}},
             counts={"dimension": encoder.dimension},
+            details={"accuracy": accuracy},
         )
+
+
+def _write_encoder(encoder: TransformerEncoder, folder: Path) -> None:
+    _write_tokenizer(encoder, folder / TOKENIZER_FILE)
+    graph = _trace(encoder)
+    _write_graph(graph, folder / GRAPHS["fp32"])
+    quantize(graph)
+    _write_graph(graph, folder / GRAPHS["int8"])
+    names = (TOKENIZER_FILE, *files_of("fp32"), *files_of("int8"))
+    description = Description(
+        pooling=encoder.pooling,
+        max_length=encoder.max_length,
+        dimension=encoder.dimension,
+        pad_id=encoder.tokenizer.pad_token_id,
+        variant=DEFAULT_VARIANT,
+        files={name: checksum(folder / name) for name in names},
+    )
+    write_description(folder, description)
+
+
+def _check(folder: Path, truth: NDArray[np.float32], source: str | Path) -> None:
+    """Refuse a graph that gives other vectors than torch: the next family may trace in a way not foreseen."""
+    vectors = OnnxEncoder.open(folder, variant="fp32", verify=False).encode(_PROBES)
+    least = float((vectors * truth).sum(axis=1).min())
+    if not least > _CLOSE:
+        raise ArtifactError(
+            f"{source}: no export: its ONNX graph gives other vectors than torch (cosine {least:.4f})"
+        )
+
+
+def _judge(
+    folder: Path,
+    name: str,
+    benchmark: Benchmark,
+    on_progress: Callable[[str, int, int], None] | None,
+) -> dict[str, dict[str, float]]:
+    """Measure how well each variant of an exported encoder links."""
+    found: dict[str, dict[str, float]] = {}
+    for variant in GRAPHS:
+        tell = partial(on_progress, f"{name} {variant}") if on_progress else None
+        encoder = OnnxEncoder.open(folder, variant=variant, verify=False)
+        found[variant] = asdict(measure(encoder, benchmark, on_progress=tell))
+    return found
 
 
 class _Graph(nn.Module):

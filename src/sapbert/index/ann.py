@@ -1,8 +1,8 @@
 """Approximate search: 512-bit codes choose candidates, better vectors decide among them.
 
-A code holds the signs of a vector's components in a random frame, after the mean of all vectors is taken off:
-names that lie close differ in few bits. All codes are compared, because that is what kept recall where graphs
-and clusters lost it (these vectors do not cluster kindly), it needs no training, and a filter costs nothing.
+A code holds the signs of a vector's components in a random frame, once the mean of many is taken off: names
+that lie close differ in few bits. All codes are compared, because that is what kept recall where graphs
+and clusters lost it (these vectors do not cluster kindly), it needs no training, and filters as it goes.
 512 bits whatever the dimension: faiss compares 64 bytes as fast as it does 48, and more bits find more.
 
 Codes are compared in blocks of fixed size, by several threads, so that a mention's candidates depend neither
@@ -130,19 +130,20 @@ class Coder:
         return np.packbits((vectors - self._mean) @ self._frame > 0, axis=1)
 
 
-def write_codes(folder: Path, vectors: Vectors) -> None:
-    """Write the codes of all vectors to `folder`."""
-    pieces = [slice(start, start + _ROWS_A_PIECE) for start in range(0, len(vectors), _ROWS_A_PIECE)]
-    total = sum(vectors.floats(piece).sum(axis=0, dtype=np.float64) for piece in pieces)
+def write_codes(folder: Path) -> None:
+    """Write the codes of all vectors in `folder` beside them."""
+    vectors = Vectors.open(folder)
+    spread = np.unique(np.linspace(0, len(vectors) - 1, _ROWS_A_PIECE).astype(np.int64))
     size = max(vectors.dimension, BITS)
     square = np.random.default_rng(_SEED).standard_normal((size, size))
     frame = np.linalg.qr(square)[0][: vectors.dimension, :BITS]
-    np.save(folder / _MEAN, (total / len(vectors)).astype(np.float32))
+    np.save(folder / _MEAN, vectors.floats(spread).mean(axis=0))
     np.save(folder / _FRAME, frame.astype(np.float32))
     coder = Coder.open(folder)
     with ArrayWriter(folder / _CODES, np.uint8, BITS // 8) as codes:
-        for piece in pieces:
-            codes.append(coder.encode(vectors.floats(piece)))
+        for start in range(0, len(vectors), _ROWS_A_PIECE):
+            # Mapped anew, so that what was read of a file larger than memory is let go.
+            codes.append(coder.encode(Vectors.open(folder).floats(slice(start, start + _ROWS_A_PIECE))))
 
 
 def _single_threaded() -> None:

@@ -199,7 +199,7 @@ def _measure(folder: Path, kind: Kind, sample: Sample, truth: Near) -> dict[str,
         return {"recall@10": sample.recall(open_search(folder, kind, 0), truth)}
     from sapbert.index.ann import write_codes
 
-    write_codes(folder, Vectors.open(folder))
+    write_codes(folder)
     candidates, recall = choose_candidates(
         lambda number: sample.recall(open_search(folder, kind, number), truth)
     )

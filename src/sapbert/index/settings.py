@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-ANN_FROM = 50_000
-"""Names from which codes are worth their small loss; below, an exact search takes some ten milliseconds."""
+ANN_FROM = 20_000
+"""Names from which codes are worth their small loss; below, an exact search takes some milliseconds."""
 
 
 class Kind(StrEnum):

@@ -26,8 +26,6 @@ ROUNDING = 1e-5
 """More than two ways to compute the cosine of unit vectors in float32 ever differ."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
 _STEPS = 127
-
-
 _DTYPES: dict[Precision, type[np.generic]] = {
     Precision.FP32: np.float32,
     Precision.FP16: np.float16,
@@ -65,7 +63,7 @@ class Vectors:
 
     def floats(self, rows: Rows) -> NDArray[np.float32]:
         """Return some of the vectors in float32.  # (rows, dimension)"""
-        floats = self.data[rows].astype(np.float32)
+        floats = self.data[rows].astype(np.float32, copy=False)
         if self.scales is not None:
             floats *= self.scales[rows][:, np.newaxis]
         return floats
@@ -77,10 +75,10 @@ class Vectors:
 
         Of equal scores the lower row comes first.  # (k,), (k,)
         """
-        scores = (self.floats(rows) * mention).sum(axis=1)
         if len(rows) > k:
-            near = scores >= np.partition(scores, len(rows) - k)[len(rows) - k]
-            scores, rows = scores[near], rows[near]
+            rough = self.floats(rows) @ mention
+            rows = rows[rough >= np.partition(rough, len(rows) - k)[len(rows) - k] - ROUNDING]
+        scores = (self.floats(rows) * mention).sum(axis=1)
         order = np.lexsort((rows, -scores))[:k]
         # Rounded, a vector may be longer than one.
         return np.minimum(scores[order], 1), rows[order]

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sapbert.artifacts import try_lock
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
@@ -119,65 +119,68 @@ def link_to_file(
         work = _Work(folder, outlet, _load_state(folder, job))
         rows = work.skip_done(mentions.rows)
         try:
-            for batch in link_batches(rows, link, before=work.state.mentions):
+            for batch in link_batches(rows, link, before=work.held.state.mentions):
                 work.add(batch)
                 progress(batch[-1].number)
         except BaseException:
-            if work.pending:
+            if work.held.pending:
                 # What led here matters more than that a full disk cannot take the rest.
                 with suppress(SapbertError):
                     work.commit()
             raise
         work.commit()
         with _explained(folder):
-            outlet.finish(folder, work.state.position, target)
-        return work.state.mentions
+            outlet.finish(folder, work.held.state.position, target)
+        return work.held.state.mentions
+
+
+class _Held(NamedTuple):
+    """What is done and what is pending: replaced in one step, so that an interrupt finds both or neither."""
+
+    state: State
+    digest: hashlib.blake2b
+    """Of the rows done."""
+    pending: list[Batch]
 
 
 class _Work:
     """Batches on their way to the outlet."""
 
     def __init__(self, folder: Path, outlet: Outlet, state: State) -> None:
-        self.state = state
+        self.held = _Held(state, hashlib.blake2b(digest_size=16), [])
         self._folder = folder
         self._outlet = outlet
-        self.pending: list[Batch] = []
-        self._digest = hashlib.blake2b(digest_size=16)
 
     def skip_done(self, rows: Iterator[MentionRow]) -> Iterator[MentionRow]:
         """Pass over the rows that were linked, making sure that they are the same."""
-        done = 0
-        for row in islice(rows, self.state.mentions):
-            self._digest.update(_bytes(row.row))
-            done += 1
-        if self.state.mentions and (done, self._digest.hexdigest()) != (
-            self.state.mentions,
-            self.state.digest,
-        ):
+        state, digest, _ = self.held
+        for row in islice(rows, state.mentions):
+            digest.update(_bytes(row.row))
+        if state.mentions and digest.hexdigest() != state.digest:
             raise ConfigError(
-                f"{self._folder}: the first {self.state.mentions:,} mentions are not those linked there; "
+                f"{self._folder}: the first {state.mentions:,} mentions are not those linked there; "
                 "give the same input, or --overwrite to begin again"
             )
         return rows
 
     def add(self, batch: Batch) -> None:
-        """Take a batch; one step, so that an interrupt finds it taken or not."""
-        self.pending.append(batch)
-        if len(self.pending) >= BATCHES_A_COMMIT:
+        """Take a batch, to be written with others."""
+        self.held.pending.append(batch)
+        if len(self.held.pending) >= BATCHES_A_COMMIT:
             self.commit()
 
     def commit(self) -> None:
         """Write what is pending. Cut short, it may be called again and does the same again."""
-        batches = list(self.pending)
-        digest = self._digest.copy()
+        old, digest, batches = self.held
+        digest = digest.copy()
         for linked in chain.from_iterable(batches):
             digest.update(_bytes(linked.row))
-        number = batches[-1][-1].number if batches else self.state.mentions
+        number = batches[-1][-1].number if batches else old.mentions
         with _explained(self._folder):
-            position = self._outlet.write(self._folder, self.state.position, batches)
-            state = State(job=self.state.job, mentions=number, digest=digest.hexdigest(), position=position)
-            _save_state(self._folder, state)
-        self.state, self._digest, self.pending = state, digest, self.pending[len(batches) :]
+            position = self._outlet.write(self._folder, old.position, batches)
+            new = State(job=old.job, mentions=number, digest=digest.hexdigest(), position=position)
+            _save_state(self._folder, new)
+        self.held = _Held(new, digest, [])
 
 
 @contextmanager

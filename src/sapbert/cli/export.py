@@ -1,0 +1,70 @@
+"""`sapbert export`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sapbert.cli.report import Json, Out, Overwrite, progress_bar, tell
+from sapbert.errors import ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    from sapbert.encoder.pooling import Pooling
+
+
+def export(
+    model: Annotated[str, typer.Argument(help="Encoder to export: a folder or a Hugging Face id.")],
+    out: Out,
+    pooling: Annotated[
+        str | None,
+        typer.Option(help="cls, mean, mean-all-tokens, first-token, no-special; else the model's."),
+    ] = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens of a name; else the model's, or 64.")] = None,
+    benchmark: Annotated[
+        list[Path],
+        typer.Option(help="Folder with dictionary.tsv and test.tsv: link it with fp32 and int8, print both."),
+    ] = [],
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Write an encoder as ONNX, in fp32 and int8, to be used without torch.
+
+    --benchmark measures what int8 costs in linking accuracy; give it several times for several sets.
+    """
+    from sapbert.encoder.judge import read_benchmark
+
+    benchmarks = {str(folder): read_benchmark(folder) for folder in benchmark}
+    try:
+        from sapbert.encoder.export import export_model
+    except ImportError as error:
+        raise MissingExtraError(error.name or "torch", "train") from error
+    with progress_bar() as on_progress:
+        manifest = export_model(
+            model,
+            out,
+            pooling=_pooling(pooling),
+            max_length=max_length,
+            benchmarks=benchmarks,
+            on_progress=on_progress,
+            overwrite=overwrite,
+        )
+    tell(manifest, out, as_json=json)
+    if not json:
+        _tell_accuracy(manifest.details["accuracy"])
+
+
+def _pooling(name: str | None) -> Pooling | None:
+    from sapbert.encoder.pooling import Pooling
+
+    if name is not None and name not in list(Pooling):
+        raise ConfigError(f"unknown pooling {name!r}, expected one of {', '.join(Pooling)}")
+    return None if name is None else Pooling(name)
+
+
+def _tell_accuracy(accuracy: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    for name, variants in accuracy.items():
+        for variant, found in variants.items():
+            typer.echo(f"{name}  {variant}  Acc@1 {found['first']:.1%}  Acc@5 {found['fifth']:.1%}")

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sapbert.encoder.onnx import OnnxEncoder
+from sapbert.index import build
+from sapbert.index.folder import open_index
+from sapbert.text import fold
+from tests.cli.conftest import EXAMPLE, Sapbert, left_in, one_json, refused
+from tests.encoder.tiny import tiny_bert
+
+WORDS = ["heart", "attack", "##s", "migraine", *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "aeinorst")]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An exported encoder; the export itself is tested elsewhere, and takes seconds."""
+    from sapbert.encoder.export import export_model
+
+    folder = tmp_path_factory.mktemp("models")
+    export_model(tiny_bert(folder / "plain", words=WORDS), folder / "exported")
+    return folder / "exported"
+
+
+@pytest.fixture
+def names(sapbert: Sapbert, tmp_path: Path) -> Path:
+    assert sapbert("read", "table", EXAMPLE, "-o", tmp_path / "names").code == 0
+    return tmp_path / "names"
+
+
+def test_an_index_is_made_and_shown(sapbert: Sapbert, names: Path, model: Path, tmp_path: Path) -> None:
+    made = sapbert("index", names, "--model", model, "-o", tmp_path / "index")
+    shown = sapbert("show", tmp_path / "index")
+
+    assert (made.code, made.out) == (0, "")
+    assert made.err.startswith(f"index -> {tmp_path / 'index'}\n  names ")
+    assert left_in(tmp_path) == {"names", "index"}
+    assert (shown.code, shown.err) == (0, "")
+    for line in ("searches", "kind       flat", "precision  fp32", "dimension  32", "recall@10  1.0"):
+        assert line in shown.out
+    assert f"from encoder: fingerprint {OnnxEncoder.open(model).fingerprint}" in shown.out
+
+
+def test_an_index_finds_its_own_names_with_its_own_encoder(
+    sapbert: Sapbert, names: Path, model: Path, tmp_path: Path
+) -> None:
+    assert sapbert("index", names, "--model", model, "-o", tmp_path / "index", "--variant", "fp32").code == 0
+
+    index, entries, _ = open_index(tmp_path / "index")
+    encoder = OnnxEncoder.open(tmp_path / "index" / "encoder")
+    scores, rows = index.search(encoder.encode([fold("Heart Attack")]), 1)
+    assert entries.texts[int(rows[0, 0])] == "heart attack"
+    assert scores[0, 0] == pytest.approx(1)
+    assert encoder.variant == "fp32"
+
+
+def test_options_reach_the_index(sapbert: Sapbert, names: Path, model: Path, tmp_path: Path) -> None:
+    command = ["index", names, "--model", model, "-o", tmp_path / "index", "--threads", 1]
+
+    manifest = one_json(sapbert(*command, "--kind", "ann", "--precision", "fp16", "--json"))
+    refusal = refused(sapbert(*command, "--update", tmp_path / "index", "--overwrite"))
+
+    assert manifest["settings"] == {"kind": "ann", "precision": "fp16"}
+    assert (manifest["details"]["kind"], manifest["details"]["precision"]) == ("ann", "fp16")
+    assert "stores vectors as fp16, which cannot become fp32; give --precision fp16" in refusal
+
+
+def test_a_model_that_was_not_exported_is_exported_on_the_way(
+    sapbert: Sapbert, names: Path, model: Path, tmp_path: Path
+) -> None:
+    plain = sapbert("index", names, "--model", model.parent / "plain", "-o", tmp_path / "index")
+
+    assert plain.code == 0
+    inside = OnnxEncoder.open(tmp_path / "index" / "encoder")
+    assert inside.fingerprint == OnnxEncoder.open(model).fingerprint
+
+
+def test_without_torch_such_a_model_is_an_error_that_says_what_to_do(
+    sapbert: Sapbert, names: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "sapbert.encoder.export", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    message = refused(sapbert("index", names, "--model", model.parent / "plain", "-o", tmp_path / "index"))
+
+    assert "was not written by `sapbert export`, and exporting it needs torch" in message
+    assert left_in(tmp_path) == {"names"}
+
+
+def test_ctrl_c_keeps_what_is_finished_and_says_where(
+    sapbert: Sapbert, names: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "ROWS_A_CHUNK", 100)
+    encode = OnnxEncoder.encode
+    calls: list[int] = []
+
+    def interrupted(self: OnnxEncoder, batch: list[str]) -> object:
+        calls.append(len(batch))
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return encode(self, batch)
+
+    monkeypatch.setattr(OnnxEncoder, "encode", interrupted)
+
+    stopped = sapbert("index", names, "--model", model, "-o", tmp_path / "index")
+
+    assert stopped.code == 1
+    assert stopped.err == (
+        f"stopped; what is finished is in {tmp_path / 'index.run'}, the same command goes on\n"
+    )
+    assert left_in(tmp_path) == {"names", "index.run"}
+    assert left_in(tmp_path / "index.run") == {"chunks.json", "000000.npz", "000001.npz"}
+
+
+def test_no_model_at_all_is_an_error(sapbert: Sapbert, names: Path, tmp_path: Path) -> None:
+    message = refused(sapbert("index", names, "--model", tmp_path / "nowhere", "-o", tmp_path / "index"))
+
+    assert "nowhere" in message
+
+
+def test_a_damaged_encoder_is_refused(sapbert: Sapbert, names: Path, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "sapbert.json").write_text("{")
+
+    message = refused(sapbert("index", names, "--model", tmp_path / "damaged", "-o", tmp_path / "index"))
+
+    assert "sapbert.json is damaged" in message

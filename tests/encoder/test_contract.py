@@ -1,0 +1,98 @@
+"""What every encoder promises, whatever computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sapbert.encoder import onnx, transformer
+from sapbert.encoder.onnx import OnnxEncoder
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.protocols import Encoder
+from tests.encoder.conftest import POOLINGS, Exported
+from tests.encoder.tiny import WIDTH, WORDS
+
+AnyEncoder = TransformerEncoder | OnnxEncoder
+NAMES = ["heart attack", "", "acute renal failure of the heart", "fever", "感冒", "   ", "e", "fever"]
+
+
+@pytest.fixture(scope="module", params=["torch", "fp32", "int8"])
+def encoder(request: pytest.FixtureRequest, exported: Callable[[str], Exported]) -> AnyEncoder:
+    folders = exported("bert")
+    if request.param == "torch":
+        return TransformerEncoder.open(folders.model, pooling=POOLINGS["bert"], max_length=60, device="cpu")
+    return OnnxEncoder.open(folders.onnx, variant=request.param, threads=1)
+
+
+def test_it_fits_the_seam(encoder: AnyEncoder) -> None:
+    seam: Encoder = encoder
+    vectors = seam.encode(NAMES)
+
+    assert seam.dimension == WIDTH
+    assert len(seam.fingerprint) == 32
+    assert vectors.shape == (len(NAMES), WIDTH)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+@given(names=st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), max_size=12))
+@settings(max_examples=25, deadline=None)
+def test_company_does_not_change_a_vector(encoder: AnyEncoder, names: list[str]) -> None:
+    together = encoder.encode(names)
+
+    assert together.shape == (len(names), WIDTH)
+    for name, vector in zip(names, together, strict=True):
+        np.testing.assert_allclose(vector, encoder.encode([name])[0], atol=1e-5)
+
+
+def test_small_windows_and_batches_keep_the_order(
+    encoder: AnyEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{WORDS[i % 20]} {' '.join(WORDS[: i % 7])}" for i in range(100)]
+    whole = encoder.encode(names)
+    for module, budget in ((transformer, {"cpu": 11}), (onnx, 11)):
+        monkeypatch.setattr(module, "_WINDOW", 7)
+        monkeypatch.setattr(module, "_BATCH_TOKENS", budget)
+    monkeypatch.setattr(transformer, "_BATCH_ROWS", 3)
+
+    np.testing.assert_allclose(encoder.encode(names), whole, atol=1e-5)
+
+
+def test_progress_counts_distinct_names_to_the_end(
+    encoder: AnyEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
+    for module in (transformer, onnx):
+        monkeypatch.setattr(module, "_WINDOW", 2)
+    encoder.encode(["a", "b", "a", "c"], on_progress=lambda done, total: told.append((done, total)))
+    assert told == [(2, 3), (3, 3)]
+
+
+def test_no_names_give_no_vectors(encoder: AnyEncoder) -> None:
+    assert encoder.encode([]).shape == (0, WIDTH)
+
+
+def test_one_string_instead_of_names_is_refused(encoder: AnyEncoder) -> None:
+    with pytest.raises(TypeError, match="sequence of names"):
+        encoder.encode("fever")
+
+
+def test_a_megabyte_counts_as_its_first_tokens(encoder: AnyEncoder) -> None:
+    start = "heart attack " * 100
+    huge, short = encoder.encode([start + "fever " * 200_000, start])
+    np.testing.assert_allclose(huge, short, atol=1e-6)
+
+
+def test_half_a_surrogate_pair_is_read_as_an_unknown_letter(encoder: AnyEncoder) -> None:
+    broken, unknown = encoder.encode(["fever \ud800", "fever ?"])
+    np.testing.assert_allclose(broken, unknown, atol=1e-6)
+
+
+def test_encoding_twice_gives_the_same_bits_and_fingerprint(encoder: AnyEncoder) -> None:
+    before = encoder.fingerprint
+    np.testing.assert_array_equal(encoder.encode(NAMES), encoder.encode(NAMES))
+    assert encoder.fingerprint == before
