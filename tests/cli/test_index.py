@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -69,11 +70,20 @@ def test_options_reach_the_index(sapbert: Sapbert, names: Path, model: Path, tmp
 
 
 def test_a_model_that_was_not_exported_is_exported_on_the_way(
-    sapbert: Sapbert, names: Path, model: Path, tmp_path: Path
+    sapbert: Sapbert, names: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    exported: list[str] = []
+
+    def export_quickly(source: str, target: Path) -> None:
+        exported.append(source)
+        shutil.copytree(model, target)
+
+    monkeypatch.setattr("sapbert.encoder.export.export_model", export_quickly)
+
     plain = sapbert("index", names, "--model", model.parent / "plain", "-o", tmp_path / "index")
 
     assert plain.code == 0
+    assert exported == [str(model.parent / "plain")]
     inside = OnnxEncoder.open(tmp_path / "index" / "encoder")
     assert inside.fingerprint == OnnxEncoder.open(model).fingerprint
 
