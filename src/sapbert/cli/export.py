@@ -30,9 +30,9 @@ def export(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Write an encoder as ONNX, in fp32 and int8, to be used without torch.
+    """Write an encoder for use without torch (ONNX).
 
-    --benchmark measures what int8 costs in linking accuracy; give it several times for several sets.
+    In fp32 and int8. --benchmark measures what int8 costs in linking accuracy; give it several times for several sets.
     """
     from sapbert.encoder.judge import read_benchmark
 

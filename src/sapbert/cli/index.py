@@ -48,9 +48,9 @@ def index(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Encode the names of a vocabulary and write all that linking needs into one folder.
+    """Encode a vocabulary, to link against.
 
-    A build that was stopped leaves its finished part in OUT.run; the same command goes on from there.
+    All that linking needs goes into one folder. A build that was stopped leaves its finished part in OUT.run; the same command goes on from there.
     """
     from sapbert.encoder.onnx import OnnxEncoder
     from sapbert.index.build import build_index, run_folder

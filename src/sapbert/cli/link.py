@@ -110,9 +110,9 @@ def link(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted job.")] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Link mentions to concepts: the best candidates of each, one a row; the first is the answer, or NIL.
+    """Link mentions to concepts.
 
-    All columns of a table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
+    Candidates come one a row, the best of a mention first; that is the answer, or NIL. All columns of a table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
     """
     from sapbert.linking.linker import Linker, LinkSettings
 

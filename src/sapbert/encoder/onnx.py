@@ -5,7 +5,8 @@ nobody says how its vectors are pooled or which weights are in it; so our folder
 file in `sapbert.json`, and anything else is refused.
 
 The graph was optimised when it was exported and is run as it is. ONNX Runtime's own optimiser would join
-additions and layer norms into one operation that takes four times as long on a CPU.
+additions and layer norms into one operation that takes four times as long on a CPU. Cores share the work by
+batches, each computed by one thread: inside a batch threads would wait for each other at every operation.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -116,11 +118,14 @@ class OnnxEncoder:
         description: Description,
         tokenizer: Tokenizer,
         session: onnxruntime.InferenceSession,
+        *,
+        threads: int,
     ) -> None:
         self._folder = folder
         self._description = description
         self._tokenizer = tokenizer
         self._session = session
+        self._threads = threads
         self._inputs = [entry.name for entry in session.get_inputs()]
 
     @classmethod
@@ -137,6 +142,8 @@ class OnnxEncoder:
         It computes on `threads` threads, by default one a core that this process may use. `verify` compares
         checksums; leave it out only where somebody else has just done so.
         """
+        if threads is not None and threads < 1:
+            raise ConfigError(f"an encoder needs at least one thread, got {threads}")
         folder = Path(folder).expanduser()
         whole = read_description(folder)
         chosen = variant or whole.variant
@@ -146,7 +153,8 @@ class OnnxEncoder:
         description = whole.of(chosen)
         _check_files(folder, description, verify=verify)
         tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
-        return cls(folder, description, tokenizer, _start(folder / GRAPHS[chosen], threads))
+        session = _start(folder / GRAPHS[chosen])
+        return cls(folder, description, tokenizer, session, threads=threads or _usable_cores())
 
     @property
     def dimension(self) -> int:
@@ -197,8 +205,13 @@ class OnnxEncoder:
         if self.pooling is Pooling.MEAN_ALL:
             lengths = np.full_like(lengths, self.max_length)
         vectors = np.empty((len(names), self.dimension), np.float32)
-        for rows in plan_equal_batches(lengths, tokens=_BATCH_TOKENS):
+
+        def encode(rows: NDArray[np.int64]) -> None:
             vectors[rows] = self._encode_batch(tokens, rows, width=int(lengths[rows[0]]))
+
+        batches = plan_equal_batches(lengths, tokens=_BATCH_TOKENS)
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(encode, batches))
         return vectors
 
     def _encode_batch(self, tokens: TokenRows, rows: NDArray[np.int64], *, width: int) -> NDArray[np.float32]:
@@ -221,12 +234,10 @@ def _check_files(folder: Path, description: Description, *, verify: bool) -> Non
             )
 
 
-def _start(graph: Path, threads: int | None) -> onnxruntime.InferenceSession:
-    if threads is not None and threads < 1:
-        raise ConfigError(f"an encoder needs at least one thread, got {threads}")
+def _start(graph: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = threads or _usable_cores()
+    options.intra_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
 
