@@ -32,7 +32,8 @@ def export(
 ) -> None:
     """Write an encoder for use without torch (ONNX).
 
-    In fp32 and int8. --benchmark measures what int8 costs in linking accuracy; give it several times for several sets.
+    In fp32 and int8. --benchmark measures what int8 costs in linking accuracy; give it several times for
+    several sets.
     """
     from sapbert.encoder.judge import read_benchmark
 

@@ -50,7 +50,8 @@ def index(
 ) -> None:
     """Encode a vocabulary, to link against.
 
-    All that linking needs goes into one folder. A build that was stopped leaves its finished part in OUT.run; the same command goes on from there.
+    All that linking needs goes into one folder. A build that was stopped leaves its finished part in
+    OUT.run; the same command goes on from there.
     """
     from sapbert.encoder.onnx import OnnxEncoder
     from sapbert.index.build import build_index, run_folder

@@ -112,7 +112,8 @@ def link(
 ) -> None:
     """Link mentions to concepts.
 
-    Candidates come one a row, the best of a mention first; that is the answer, or NIL. All columns of a table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
+    Candidates come one a row, the best of a mention first; that is the answer, or NIL. All columns of a
+    table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
     """
     from sapbert.linking.linker import Linker, LinkSettings
 
