@@ -23,8 +23,11 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A path at which `Linker.open` finds a linker in memory."""
     made = bench_of(tmp_path / "bench", ROWS, FACTS, NgramEncoder(256))
 
-    def open_linker(path: Path, *, threads: int | None) -> Linker:
+    def open_linker(
+        path: Path, *, threads: int | None, sparse_weight: float | None, calibration: Path | None
+    ) -> Linker:
         assert (path, threads) in ((tmp_path / "index", None), (tmp_path / "index", 1))
+        assert (sparse_weight, calibration) == (None, None)
         return made.linker
 
     monkeypatch.setattr(Linker, "open", open_linker)
