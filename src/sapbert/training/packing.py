@@ -47,7 +47,7 @@ class Packed:
     spans: list[tuple[int, int]]
     """Number and length of the names of each length, in the order of tokens."""
     grid: Tensor
-    """Where each token of each name lies in the row; any place for padding.  # (names, longest)"""
+    """Where each token of each name lies in the row; for padding that of another.  # (names, longest)"""
     real: Tensor
     """False for padding.  # (names, longest)"""
     special: Tensor
@@ -69,7 +69,8 @@ class Packed:
         width = int(lengths.max(initial=0))
         column = np.arange(width)
         real = column < lengths[:, None]
-        grid = np.where(real, starts[:, None] + column, 0)
+        # Padding points here and there: gradients of zero, all sent to one place, would wait for each other.
+        grid = np.minimum(starts[:, None] + column, len(name) - 1)
         places = name * width + position
         special = np.ones(real.shape, np.bool_)
         special.reshape(-1)[places] = tokens.special[source]
@@ -96,7 +97,7 @@ class Packed:
             ).last_hidden_state[0]  # (tokens, dim)
         # [CLS] is all that its pooling looks at, and a rectangle of vectors is large.
         width = 1 if pooling is Pooling.CLS else self.grid.shape[1]
-        names = output.float()[self.grid[:, :width]]  # (names, width, dim)
+        names = _take(output.float(), self.grid[:, :width])  # (names, width, dim)
         return pool(names, self.real[:, :width], self.special[:, :width], pooling)
 
     def attend_by_length(self, heads: tuple[Tensor, ...], dropout: float, scaling: float) -> Tensor:
@@ -112,9 +113,15 @@ class Packed:
 
     def attend_in_grid(self, heads: tuple[Tensor, ...], dropout: float, scaling: float) -> Tensor:
         """Attend within names, all in one padded rectangle.  # 3 x (tokens, heads, dim) -> same"""
-        padded = [tensor[self.grid] for tensor in heads]  # (names, longest, heads, dim)
+        padded = [_take(tensor, self.grid) for tensor in heads]  # (names, longest, heads, dim)
         found = _attend(padded, self.real[:, None, None], dropout, scaling)
-        return found.flatten(0, 1)[self.places]
+        return _take(found.flatten(0, 1), self.places)
+
+
+def _take(rows: Tensor, places: Tensor) -> Tensor:
+    """Return `rows[places]`; the gradient of an index sorts, that of a selection only adds."""
+    taken: Tensor = rows.index_select(0, places.flatten()).unflatten(0, places.shape)
+    return taken
 
 
 def _attend(heads: list[Tensor], mask: Tensor | None, dropout: float, scaling: float) -> Tensor:
@@ -157,4 +164,4 @@ def _packed_attention(model: PreTrainedModel) -> Iterator[None]:
 def to_device(array: NDArray[np.generic], device: torch.device) -> Tensor:
     """Copy an array without waiting for what the device has to do before."""
     tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
