@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,13 +36,15 @@ from sapbert.training.mining import MiningSettings
 from sapbert.training.retrieval import retrieval_accuracy
 from sapbert.training.settings import TrainSettings
 from sapbert.training.step import Encode, Step, StepReport
-from sapbert.training.unread import Row, Unread
+from sapbert.training.unread import Unread
 
 KIND = "model"
 METRICS = "metrics.jsonl"
 _DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 OnStep = Callable[[int, int, Mapping[str, float]], None]
 """Told the steps done, all steps, and what was measured after the last."""
+
+_Row = tuple[int, Mapping[str, float]]
 
 
 def _silent(_done: int, _total: int, _figures: Mapping[str, float]) -> None:
@@ -228,18 +230,6 @@ class _Run:
         return done
 
 
-def _teller(metrics: Metrics | None, on_step: OnStep, total: int) -> Callable[[list[Row]], None]:
-    """Make what writes and tells the figures of steps; nothing where there are no metrics."""
-
-    def tell(rows: list[Row]) -> None:
-        if metrics is not None:
-            for step, figures in rows:
-                metrics.add(step, figures)
-                on_step(step, total, figures)
-
-    return tell
-
-
 class _Interruption:
     """Turns Ctrl-C into a request to stop after this step; a second one stops at once."""
 
@@ -257,6 +247,18 @@ class _Interruption:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+
+
+def _teller(metrics: Metrics | None, on_step: OnStep, total: int) -> Callable[[Sequence[_Row]], None]:
+    """Make what writes and tells the figures of steps; nothing where there are no metrics."""
+
+    def tell(rows: Sequence[_Row]) -> None:
+        if metrics is not None:
+            for step, figures in rows:
+                metrics.add(step, figures)
+                on_step(step, total, figures)
+
+    return tell
 
 
 def _optimizer(

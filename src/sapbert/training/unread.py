@@ -16,9 +16,6 @@ import torch
 from sapbert.errors import TrainingError
 from sapbert.training.step import StepReport
 
-Row = tuple[int, dict[str, float]]
-"""A step and what it found."""
-
 
 class Unread:
     """The reports of the newest steps."""
@@ -33,7 +30,7 @@ class Unread:
         """Keep what step number `step` found."""
         self._waiting.append((step, learning_rate, _Arriving(report)))
 
-    def read(self, *, to_the_last: bool) -> list[Row]:
+    def read(self, *, to_the_last: bool) -> list[tuple[int, dict[str, float]]]:
         """Return the figures of steps not read yet; only `to_the_last` waits for the newest step.
 
         A loss that is no number stops the run. So read to the last before a checkpoint is written.
