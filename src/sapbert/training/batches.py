@@ -25,8 +25,8 @@ from sapbert.encoder.transformer import tokenize
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
 
-_AHEAD = 8
-"""Batches prepared at once."""
+_PAIRS_AHEAD = 2048
+"""Pairs prepared at once: eight batches of the paper's, and no more than one of a large size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,10 @@ class Batches:
     def after(self, step: int, total: int) -> Iterator[Batch]:
         """Yield the batches of steps `step` to `total`, prepared while those before are trained on."""
         groups = self.numbers(step, total)
+        at_once = max(_PAIRS_AHEAD // self._batch_size, 1)
 
         def prepare() -> list[Batch]:
-            return self._prepare(list(islice(groups, _AHEAD)))
+            return self._prepare(list(islice(groups, at_once)))
 
         with ThreadPoolExecutor(1) as ahead:
             pending = ahead.submit(prepare)
