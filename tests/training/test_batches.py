@@ -31,7 +31,11 @@ def test_a_resumed_run_sees_the_batches_it_would_have_seen(tiny_pairs: Pairs, ti
     assert resumed == whole[total // 2 - 3 :]
 
 
-def test_batches_prepared_together_are_those_prepared_alone(tiny_pairs: Pairs, tiny_base: Path) -> None:
+@pytest.mark.parametrize("at_once", [1, 24, 1000])
+def test_batches_prepared_together_are_those_prepared_alone(
+    at_once: int, tiny_pairs: Pairs, tiny_base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sapbert.training.batches._PAIRS_AHEAD", at_once)
     batches = make_batches(tiny_pairs, tiny_base)
     names = tiny_pairs.names
     for group, batch in zip(batches.numbers(3, 15), batches.after(3, 15), strict=True):

@@ -16,6 +16,7 @@ from sapbert.training.batches import Batch
 from sapbert.training.losses import LossName, make_loss
 from sapbert.training.mining import MiningSettings
 from sapbert.training.step import Encode, Step, StepReport
+from tests.encoder.tiny import FAMILIES
 from tests.training.test_batches import make_batches
 
 LOSSES: tuple[LossName, ...] = ("ms", "circle", "nca", "lifted", "infonce", "triplet", "cosine")
@@ -71,17 +72,24 @@ def test_dropout_is_replayed_in_the_second_pass(tiny_pairs: Pairs, tiny_base: Pa
     assert_close({n: p.grad for n, p in model.named_parameters() if p.grad is not None}, expected)
 
 
-def test_training_and_encoding_agree_on_vectors(tiny_pairs: Pairs, tiny_base: Path) -> None:
+@pytest.mark.parametrize("family", ["bert", "mpnet", "modernbert"])
+@pytest.mark.parametrize("pooling", Pooling)
+def test_training_and_encoding_agree_on_vectors(
+    family: str, pooling: Pooling, tiny_pairs: Pairs, tmp_path: Path
+) -> None:
     names = tiny_pairs.names.take(range(40))
-    for pooling in Pooling:
-        encoder = TransformerEncoder.open(tiny_base, pooling=pooling, max_length=8, device="cpu")
-        encode = Encode(
-            encoder.model, pad_id=encoder.tokenizer.pad_token_id, pooling=pooling, max_length=8, dtype=None
-        )
-        encoder.model.train(False)
-        tokens = tokenize(encoder.tokenizer, names, max_length=8)
-        found = encode(tokens, np.arange(len(names))).detach().numpy()
-        np.testing.assert_allclose(found, encoder.encode(names), atol=1e-5)
+    base = FAMILIES[family](tmp_path)
+    encoder = TransformerEncoder.open(base, pooling=pooling, max_length=8, device="cpu")
+    tokens = tokenize(encoder.tokenizer, names, max_length=8)
+    pad_id = encoder.tokenizer.pad_token_id
+    exact, half = (
+        Encode(encoder.model, pad_id=pad_id, pooling=pooling, max_length=8, dtype=dtype)
+        for dtype in (None, torch.bfloat16)
+    )
+    expected = encoder.encode(names)
+    with torch.no_grad():
+        np.testing.assert_allclose(exact(tokens, np.arange(len(names))), expected, atol=1e-5)
+        np.testing.assert_allclose(half(tokens, np.arange(len(names))), expected, atol=0.1)
 
 
 _PROCESS = """

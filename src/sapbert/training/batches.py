@@ -25,8 +25,8 @@ from sapbert.encoder.transformer import tokenize
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
 
-_AHEAD = 8
-"""Batches prepared at once."""
+_PAIRS_AHEAD = 2048
+"""Pairs prepared at once: eight batches of the paper's, and no more than one of a large size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,14 @@ def split_pairs(pairs: Pairs, *, held_out_concepts: int, seed: int) -> Split:
     owners = pairs.concepts[pairs.pairs[:, 0]]
     if not held_out_concepts:
         return Split(np.arange(len(pairs)), np.empty(0, np.int64))
-    concepts = np.unique(owners)
+    # Tables over all concepts: to sort the owners of twelve million pairs takes seconds.
+    paired = np.zeros(len(pairs.concept_ids), np.bool_)
+    paired[owners] = True
+    concepts = np.flatnonzero(paired)
     count = min(held_out_concepts, len(concepts) // 5)
-    chosen = np.random.default_rng(seed).choice(concepts, count, replace=False)
-    held = np.isin(owners, chosen)
+    chosen = np.zeros_like(paired)
+    chosen[np.random.default_rng(seed).choice(concepts, count, replace=False)] = True
+    held = chosen[owners]
     return Split(np.flatnonzero(~held), np.flatnonzero(held))
 
 
@@ -94,9 +98,10 @@ class Batches:
     def after(self, step: int, total: int) -> Iterator[Batch]:
         """Yield the batches of steps `step` to `total`, prepared while those before are trained on."""
         groups = self.numbers(step, total)
+        at_once = max(_PAIRS_AHEAD // self._batch_size, 1)
 
         def prepare() -> list[Batch]:
-            return self._prepare(list(islice(groups, _AHEAD)))
+            return self._prepare(list(islice(groups, at_once)))
 
         with ThreadPoolExecutor(1) as ahead:
             pending = ahead.submit(prepare)

@@ -163,4 +163,4 @@ def _packed_attention(model: PreTrainedModel) -> Iterator[None]:
 def to_device(array: NDArray[np.generic], device: torch.device) -> Tensor:
     """Copy an array without waiting for what the device has to do before."""
     tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

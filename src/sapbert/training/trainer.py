@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -42,7 +42,7 @@ from sapbert.training.mining import MiningSettings
 from sapbert.training.retrieval import retrieval_accuracy
 from sapbert.training.settings import TrainSettings
 from sapbert.training.step import Encode, Step, StepReport
-from sapbert.training.unread import Row, Unread
+from sapbert.training.unread import Unread
 
 KIND = "model"
 METRICS = "metrics.jsonl"
@@ -51,6 +51,8 @@ OnStep = Callable[[int, int, Mapping[str, float]], None]
 """Told the steps done, all steps, and what was measured after the last."""
 Evaluate = Callable[[Encoder], Mapping[str, float]]
 """Measures the encoder as it is now; returns figures by name. Every process calls it."""
+
+_Row = tuple[int, Mapping[str, float]]
 
 
 def _silent(_done: int, _total: int, _figures: Mapping[str, float]) -> None:
@@ -165,7 +167,7 @@ class _Run:
         """Train from step `done` to the last; only the first process has metrics, and tells and saves."""
         tell = _teller(metrics, on_step, self.total)
         if done == 0:
-            tell([(0, dict(self.evaluate(self.encoder)))])
+            tell([(0, self.evaluate(self.encoder))])
         unread = Unread(self.step.device, 2 * self.settings.batch_size)
         for batch in self.batches.after(done, self.total):
             unread.add(done + 1, self._learning_rate(done), self._train_on(batch, done))
@@ -263,18 +265,6 @@ def _retrieval(pairs: Pairs, held_out: NDArray[np.int64], encoder: Encoder) -> d
     return {"retrieval": retrieval_accuracy(pairs, held_out, encoder)} if len(held_out) else {}
 
 
-def _teller(metrics: Metrics | None, on_step: OnStep, total: int) -> Callable[[list[Row]], None]:
-    """Make what writes and tells the figures of steps; nothing where there are no metrics."""
-
-    def tell(rows: list[Row]) -> None:
-        if metrics is not None:
-            for step, figures in rows:
-                metrics.add(step, figures)
-                on_step(step, total, figures)
-
-    return tell
-
-
 class _Interruption:
     """Turns Ctrl-C into a request to stop after this step; a second one stops at once."""
 
@@ -292,6 +282,18 @@ class _Interruption:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+
+
+def _teller(metrics: Metrics | None, on_step: OnStep, total: int) -> Callable[[Sequence[_Row]], None]:
+    """Make what writes and tells the figures of steps; nothing where there are no metrics."""
+
+    def tell(rows: Sequence[_Row]) -> None:
+        if metrics is not None:
+            for step, figures in rows:
+                metrics.add(step, figures)
+                on_step(step, total, figures)
+
+    return tell
 
 
 def _optimizer(

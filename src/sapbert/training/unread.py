@@ -2,7 +2,8 @@
 
 To read a figure is to wait until the device has computed it. A loop that reads each step's loss before it
 sends off the next leaves a fast GPU idle meanwhile; so the newest report stays unread until the step after
-it is under way. On a CPU nothing runs ahead, and nothing is kept.
+it is under way. Its figures set off for the CPU as soon as they are there, for a copy asked for later would
+queue behind the next step. On a CPU nothing runs ahead, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ import torch
 from sapbert.errors import TrainingError
 from sapbert.training.step import StepReport
 
-Row = tuple[int, dict[str, float]]
-"""A step and what it found."""
-
 
 class Unread:
     """The reports of the newest steps."""
@@ -25,14 +23,14 @@ class Unread:
     def __init__(self, device: torch.device, names_a_step: int) -> None:
         self._behind = 0 if device.type == "cpu" else 1
         self._names = names_a_step
-        self._waiting: list[tuple[int, float, StepReport]] = []
+        self._waiting: list[tuple[int, float, _Arriving]] = []
         self._since = perf_counter()
 
     def add(self, step: int, learning_rate: float, report: StepReport) -> None:
         """Keep what step number `step` found."""
-        self._waiting.append((step, learning_rate, report))
+        self._waiting.append((step, learning_rate, _Arriving(report)))
 
-    def read(self, *, to_the_last: bool) -> list[Row]:
+    def read(self, *, to_the_last: bool) -> list[tuple[int, dict[str, float]]]:
         """Return the figures of steps not read yet; only `to_the_last` waits for the newest step.
 
         A loss that is no number stops the run. So read to the last before a checkpoint is written.
@@ -40,7 +38,7 @@ class Unread:
         keep = 0 if to_the_last else self._behind
         cut = max(len(self._waiting) - keep, 0)
         reading, self._waiting = self._waiting[:cut], self._waiting[cut:]
-        rows = [(step, _figures(step, rate, report)) for step, rate, report in reading]
+        rows = [(step, _figures(step, rate, arriving.wait())) for step, rate, arriving in reading]
         if rows:
             now = perf_counter()
             speed = self._names * len(rows) / (now - self._since)
@@ -54,10 +52,28 @@ class Unread:
         self._since = perf_counter()
 
 
-def _figures(step: int, learning_rate: float, report: StepReport) -> dict[str, float]:
-    loss, positives, negatives = torch.stack(
-        [figure.double() for figure in (report.loss, report.positives, report.negatives)]
-    ).tolist()
+class _Arriving:
+    """A report on its way to the CPU."""
+
+    def __init__(self, report: StepReport) -> None:
+        figures = torch.stack(
+            [figure.double() for figure in (report.loss, report.positives, report.negatives)]
+        )
+        self._figures = figures.to("cpu", non_blocking=True)
+        self._sent = torch.cuda.Event() if figures.is_cuda else None
+        if self._sent is not None:
+            self._sent.record()
+
+    def wait(self) -> list[float]:
+        """Return loss, positives and negatives."""
+        if self._sent is not None:
+            self._sent.synchronize()
+        found: list[float] = self._figures.tolist()
+        return found
+
+
+def _figures(step: int, learning_rate: float, report: list[float]) -> dict[str, float]:
+    loss, positives, negatives = report
     if not math.isfinite(loss):
         raise TrainingError(
             f"the loss is {loss} at step {step}; the checkpoints before it are kept: "
