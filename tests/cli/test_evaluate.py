@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sapbert.encoder.transformer import TransformerEncoder
 from tests.cli.conftest import Sapbert, left_in, one_json, refused
 from tests.conftest import GOLDEN
 from tests.encoder.tiny import tiny_bert
@@ -42,6 +43,20 @@ def test_an_encoder_is_measured_and_its_vectors_are_kept(sapbert: Sapbert, tmp_p
     assert first.code == again.code == 0
     assert first.out == again.out
     assert left_in(next(cache.iterdir())) == kept
+
+
+def test_an_exported_encoder_is_measured_without_torch(
+    sapbert: Sapbert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sapbert("export", tiny_bert(tmp_path / "model"), "-o", tmp_path / "encoder").code == 0
+    monkeypatch.delattr(TransformerEncoder, "open")
+
+    done = sapbert(
+        "evaluate", "--benchmark", PLAIN, "--model", tmp_path / "encoder", "--cache", tmp_path / "cache"
+    )
+
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out.splitlines()[2:4]] == ["dictionary", "test_dictionary"]
 
 
 def test_two_runs_are_compared_in_words_and_on_a_page(sapbert: Sapbert, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from sapbert.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from sapbert.evaluation.cache import CachedEncoder
+    from sapbert.protocols import Encoder
     from sapbert.vocab.intake import Progress
 
 
@@ -82,13 +83,19 @@ def evaluate(
 
 
 def _open_encoder(model: str, cache: Path, progress: Progress) -> CachedEncoder:
+    """Open what `sapbert export` wrote without torch, and any other model with it."""
+    from sapbert.encoder.onnx import OnnxEncoder, is_exported
     from sapbert.evaluation.cache import CachedEncoder
 
-    try:
-        from sapbert.encoder.transformer import TransformerEncoder
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
-    encoder = TransformerEncoder.open(model)
+    encoder: Encoder
+    if is_exported(Path(model)):
+        encoder = OnnxEncoder.open(Path(model))
+    else:
+        try:
+            from sapbert.encoder.transformer import TransformerEncoder
+        except ImportError as error:
+            raise MissingExtraError(error.name or "torch", "train") from error
+        encoder = TransformerEncoder.open(model)
     return CachedEncoder(encoder, cache, progress=lambda done, total: progress("encode", done, total))
 
 
