@@ -18,11 +18,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sapbert.errors import ArtifactError
+
 
 def map_array(path: Path) -> NDArray[Any]:
     """Map the array in a `.npy` file into memory, to be read only."""
+    try:
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ArtifactError(f"{path} is damaged: it holds no array; make the artifact again") from error
     # Cutting a piece from numpy's own class of mapped arrays takes five times as long as from this view.
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    return np.asarray(mapped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
     """
     target = Path(os.path.abspath(target))
     _sweep(target)
-    _refuse_occupied(target, overwrite=overwrite)
+    refuse_occupied(target, overwrite=overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
     with _workplace(target) as work:
         draft = Draft(work / _NEW)
@@ -120,7 +120,7 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
         if draft.manifest is None:
             raise RuntimeError("a draft must be sealed before its block ends")
         _write_manifest(draft.path, draft.manifest)
-        _refuse_occupied(target, overwrite=overwrite)
+        refuse_occupied(target, overwrite=overwrite)
         if overwrite and os.path.lexists(target):
             # A directory cannot be replaced in one step; `_clear` puts the old one back if the next fails.
             os.rename(target, work / _OLD)
@@ -238,7 +238,8 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
         _sync(path)
 
 
-def _refuse_occupied(target: Path, *, overwrite: bool) -> None:
+def refuse_occupied(target: Path, *, overwrite: bool) -> None:
+    """Refuse a target that `create` would refuse; for those who have long work to do before."""
     if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
         return
     if not _claims_to_be_artifact(target):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sapbert.errors import ConfigError, SapbertError
+from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.index import entries_writer
 from sapbert.index.entries import Entries
 from sapbert.index.entries_writer import write_entries
@@ -106,6 +106,16 @@ def test_a_vocabulary_of_nothing_but_such_names_is_refused(
 ) -> None:
     with pytest.raises(SapbertError, match="no name is left"):
         write_entries(vocabulary_of([("x:1", "\u200b")]), folder)
+
+
+@pytest.mark.parametrize("name", ["link_concepts.npy", "texts.npy", "words.json"])
+def test_a_damaged_file_is_told_of_in_one_line(entries: Entries, folder: Path, name: str) -> None:
+    size = (folder / name).stat().st_size
+    (folder / name).unlink()  # what is mapped must not change under it
+    (folder / name).write_bytes(b"\xff" * size)
+
+    with pytest.raises(ArtifactError, match=rf"{name} is damaged.*make the artifact again"):
+        Entries.open(folder)
 
 
 def test_everything_is_mapped_and_not_loaded(entries: Entries) -> None:

@@ -53,10 +53,12 @@ def index(
     All that linking needs goes into one folder. A build that was stopped leaves its finished part in
     OUT.run; the same command goes on from there.
     """
+    from sapbert.artifacts import refuse_occupied
     from sapbert.encoder.onnx import OnnxEncoder
     from sapbert.index.build import build_index, run_folder
     from sapbert.vocab.vocabulary import Vocabulary
 
+    refuse_occupied(out, overwrite=overwrite)
     opened = Vocabulary.open(vocabulary)
     settings = IndexSettings(kind=kind, precision=precision, hybrid=hybrid)
     try:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from sapbert.arrays import Texts, map_array
 from sapbert.curies import canonical_prefix
-from sapbert.errors import ConfigError
+from sapbert.errors import ArtifactError, ConfigError
 
 WORDS = "words.json"
 
@@ -73,7 +73,10 @@ class Entries:
     @classmethod
     def open(cls, folder: Path) -> Entries:
         """Map what `write_entries` wrote."""
-        words = json.loads((folder / WORDS).read_text(encoding="utf-8"))
+        try:
+            words = json.loads((folder / WORDS).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ArtifactError(f"{folder / WORDS} is damaged; make the artifact again") from error
         return cls(
             texts=Texts.open(folder, "texts"),
             folded=Texts.open(folder, "folded"),
