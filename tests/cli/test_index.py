@@ -45,6 +45,15 @@ def test_an_index_is_made_and_shown(sapbert: Sapbert, names: Path, model: Path, 
     assert f"from encoder: fingerprint {OnnxEncoder.open(model).fingerprint}" in shown.out
 
 
+def test_an_occupied_target_is_refused_before_anything_is_opened(sapbert: Sapbert, tmp_path: Path) -> None:
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "notes.txt").write_text("mine")
+
+    refusal = refused(sapbert("index", tmp_path / "no", "--model", tmp_path / "no", "-o", tmp_path / "index"))
+
+    assert "index exists and is no artifact" in refusal
+
+
 def test_an_index_finds_its_own_names_with_its_own_encoder(
     sapbert: Sapbert, names: Path, model: Path, tmp_path: Path
 ) -> None:
