@@ -380,7 +380,7 @@ def test_a_manifest_of_any_other_content_is_refused(content: object) -> None:
 
 
 def test_another_kind_is_refused_with_both_named(artifact: Path) -> None:
-    with pytest.raises(ArtifactError, match="artifact is a invented artifact, expected a pairs artifact"):
+    with pytest.raises(ArtifactError, match="of kind invented, expected pairs"):
         load_manifest(artifact, kind="pairs")
     assert load_manifest(artifact).kind == "invented"
 

@@ -166,7 +166,7 @@ def load_manifest(path: Path, *, kind: str | None = None, verify: bool = True) -
     """
     manifest = _parse_manifest(path)
     if kind is not None and manifest.kind != kind:
-        raise ArtifactError(f"{path} is a {manifest.kind} artifact, expected a {kind} artifact")
+        raise ArtifactError(f"{path} is an artifact of kind {manifest.kind}, expected {kind}")
     with ThreadPoolExecutor() as pool:
         # Hashing leaves the interpreter to others, so files are checked side by side.
         list(pool.map(lambda file: _check_file(path, *file, verify=verify), manifest.files.items()))

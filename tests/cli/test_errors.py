@@ -97,7 +97,7 @@ def test_an_unknown_concept_is_one_line(sapbert: Sapbert, vocabulary: Path, what
 
 
 def test_pairs_have_no_concepts_to_show(sapbert: Sapbert, pairs: Path) -> None:
-    assert "is a pairs artifact" in refused(sapbert("show", pairs, "umls:C9000001"))
+    assert "of kind pairs, expected vocabulary" in refused(sapbert("show", pairs, "umls:C9000001"))
 
 
 def test_mentions_go_with_a_vocabulary_only(sapbert: Sapbert, pairs: Path, tmp_path: Path) -> None:

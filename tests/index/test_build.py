@@ -419,7 +419,7 @@ def test_a_file_cut_short_is_found_on_opening(build: Build, vocabulary: Vocabula
 
 
 def test_another_artifact_is_no_index(vocabulary: Vocabulary) -> None:
-    with pytest.raises(ArtifactError, match="is a vocabulary artifact, expected a index artifact"):
+    with pytest.raises(ArtifactError, match="of kind vocabulary, expected index"):
         open_index(vocabulary.path)
 
 

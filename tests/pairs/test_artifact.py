@@ -149,7 +149,7 @@ def test_opening_needs_numpy_and_nothing_else(pairs: Pairs) -> None:
 
 
 def test_a_vocabulary_is_no_pairs_artifact(vocabulary: Vocabulary) -> None:
-    with pytest.raises(ArtifactError, match="is a vocabulary artifact, expected a pairs artifact"):
+    with pytest.raises(ArtifactError, match="of kind vocabulary, expected pairs"):
         Pairs.open(vocabulary.path)
 
 

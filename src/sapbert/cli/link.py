@@ -36,6 +36,7 @@ class LinkFormat(StrEnum):
     USAGI = "usagi"
 
 
+_UNWRAPPED = 1_000
 _SUFFIXES = {
     ".sssom.tsv": LinkFormat.SSSOM,
     ".usagi.csv": LinkFormat.USAGI,
@@ -269,7 +270,8 @@ def _print_table(batch: Sequence[Linked]) -> None:
             words = (linked.mention if rank == 1 else "", concept, preferred, matched, how)
             figures = ("" if figure is None else f"{figure:.3f}" for figure in (score, confidence))
             table.add_row(*(Text(word or "") for word in words), *islice(figures, 1 + sure))
-    Console().print(table)
+    # A pipe has no width to keep to, and wrapped names are hard to read.
+    Console(width=None if sys.stdout.isatty() else _UNWRAPPED).print(table)
 
 
 def _write(
