@@ -37,6 +37,11 @@ def test_each_kind_has_its_rule(raw: str, answer: str | None, kind: Kind) -> Non
     assert wrong(raw, answer) is kind
 
 
+def test_the_words_of_the_mention_count_more_than_those_of_a_gold_name() -> None:
+    assert wrong("glimmer", "glimmer fever", gold=("odd glimmer fever",)) is Kind.NARROWER
+    assert wrong("odd glimmer fever", "glimmer fever", gold=("glimmer",)) is Kind.BROADER
+
+
 def test_without_gold_names_nothing_else_matters() -> None:
     assert wrong("PGF", "pgf", gold=(), rank=2) is Kind.ABSENT
 

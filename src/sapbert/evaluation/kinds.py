@@ -47,9 +47,9 @@ EXPLAINED: Mapping[Kind, str] = MappingProxyType(
         Kind.UNANSWERED: "No name was similar enough to be a candidate.",
         Kind.AMBIGUOUS: "The mention is, but for plurals and the order of words, a name of another concept: "
         "only its context, or the annotators' rules, can tell.",
-        Kind.BROADER: "The answer lacks words of the mention or of a gold name, and has no others: a "
+        Kind.BROADER: "The answer lacks words of the mention, or of a gold name, and has no others: a "
         "modifier was lost.",
-        Kind.NARROWER: "The answer has all words of the mention or of a gold name, and more: a modifier was "
+        Kind.NARROWER: "The answer has all words of the mention, or of a gold name, and more: a modifier was "
         "made up.",
         Kind.NEAR_MISS: f"None of these, and the gold concept is among the first {NEAR} candidates: "
         "reranking could mend it.",
@@ -106,19 +106,14 @@ def _ambiguous(case: Case) -> bool:
     return _stems(case.answers[0] or "") == _stems(case.parts[0])
 
 
-def _broader(case: Case) -> bool:
+def _broader(case: Case, meant: Sequence[str]) -> bool:
     answer = _stems(case.answers[0] or "")
-    return bool(answer) and any(answer < meant for meant in _meant(case))
+    return bool(answer) and any(answer < _stems(text) for text in meant)
 
 
-def _narrower(case: Case) -> bool:
+def _narrower(case: Case, meant: Sequence[str]) -> bool:
     answer = _stems(case.answers[0] or "")
-    return any(meant and meant < answer for meant in _meant(case))
-
-
-def _meant(case: Case) -> list[frozenset[str]]:
-    """The words of each text that the answer should have been like."""
-    return [_stems(text) for text in (case.parts[0], *case.gold)]
+    return any(words and words < answer for words in map(_stems, meant))
 
 
 def _near_miss(case: Case) -> bool:
@@ -131,8 +126,11 @@ _RULES: tuple[tuple[Kind, Callable[[Case], bool]], ...] = (
     (Kind.ABBREVIATION, _abbreviation),
     (Kind.UNANSWERED, _unanswered),
     (Kind.AMBIGUOUS, _ambiguous),
-    (Kind.BROADER, _broader),
-    (Kind.NARROWER, _narrower),
+    # What the mention says counts more than one of many gold names.
+    (Kind.BROADER, lambda case: _broader(case, case.parts)),
+    (Kind.NARROWER, lambda case: _narrower(case, case.parts)),
+    (Kind.BROADER, lambda case: _broader(case, case.gold)),
+    (Kind.NARROWER, lambda case: _narrower(case, case.gold)),
     (Kind.NEAR_MISS, _near_miss),
 )
 
