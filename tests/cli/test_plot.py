@@ -128,6 +128,15 @@ def test_names_of_concepts_are_drawn_for_each_model(
     assert "--overwrite" in refused(again)
 
 
+def test_without_scikit_learn_the_extra_is_named(
+    sapbert: Sapbert, tiny_pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "sapbert.plots.projection", raising=False)
+    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
+    done = sapbert("plot", "tsne", tiny_pairs.path, "--model", "any", "-o", tmp_path / "figure.png")
+    assert "this needs sklearn, which is not installed: pip install 'sapbert[plot]'" in refused(done)
+
+
 @pytest.fixture
 def runs(sapbert: Sapbert, tmp_path: Path) -> list[Path]:
     """Two evaluations on sixty mentions, every fourth of them of another concept than it looks."""

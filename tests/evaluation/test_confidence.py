@@ -2,39 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sapbert.errors import SapbertError
 from sapbert.evaluation.confidence import outcomes_of, reliability_of, thresholds
-from sapbert.evaluation.rankers import Build, Ranked, Ranker
 from sapbert.evaluation.run import Evaluation, evaluate
-from tests.evaluation.conftest import mentions, small_set
+from tests.evaluation.conftest import mentions, scored, small_set
 
 NAMES = {"fever": "F", "hot fever": "F", "moss lung": "M", "tin ear": "T"}
 Scored = Mapping[str, Sequence[tuple[str, float]]]
-
-
-def scored(answers: Scored) -> Build:
-    """A ranker that answers each mention with the names and scores given, best first."""
-
-    class Told:
-        def __init__(self, names: Sequence[str]) -> None:
-            self._rows = {name: row for row, name in enumerate(names)}
-
-        def rank(self, mentions: Sequence[str], k: int) -> Ranked:
-            scores, rows = np.zeros((len(mentions), k), np.float32), np.full((len(mentions), k), -1, np.int64)
-            for at, mention in enumerate(mentions):
-                for place, (name, score) in enumerate(answers.get(mention, ())):
-                    rows[at, place], scores[at, place] = self._rows[name], score
-            return scores, rows
-
-    def build(names: Sequence[str]) -> Ranker:
-        return Told(names)
-
-    return build
 
 
 def run(answers: Scored, *rows: tuple[str, str]) -> Evaluation:
