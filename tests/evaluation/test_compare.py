@@ -10,7 +10,7 @@ from sapbert.evaluation.compare import Accuracy, System, compare
 from sapbert.evaluation.run import Evaluation, evaluate, write_evaluation
 from tests.evaluation.conftest import mentions, small_set, told
 
-NAMES = {"fever": "F", "moss lung": "M", "tin ear": "T"}
+NAMES = {"fever": "F", "the shivers": "F", "moss lung": "M", "tin ear": "T"}
 SET = small_set(NAMES, mentions(("hot", "F"), ("mossy", "M"), ("blue", "-1"), ("tin", "T")))
 RIGHT = {"hot": ["fever"], "mossy": ["moss lung"], "tin": ["tin ear"]}
 

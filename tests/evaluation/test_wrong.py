@@ -66,9 +66,9 @@ def test_parts_of_a_composite_mention_keep_their_own_candidates() -> None:
     (found,) = wrong_links(run(("wet|hot|mud", "M|F")))["dictionary"]
 
     assert found.kind is Kind.COMPOSITE
-    assert [(text, [own.name for own in answers]) for text, answers in found.parts] == [
-        ("wet", ["moss lung"]),
-        ("hot", ["moss lung", "fever"]),
+    assert [(text, [(own.name, own.right) for own in answers]) for text, answers in found.parts] == [
+        ("wet", [("moss lung", True)]),
+        ("hot", [("moss lung", True), ("fever", True)]),
         ("mud", []),
     ]
 
