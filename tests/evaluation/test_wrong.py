@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sapbert.evaluation.benchmarks import open_evaluation_set
 from sapbert.evaluation.kinds import Kind
+from sapbert.evaluation.mentions import mention_table
 from sapbert.evaluation.metrics import measure
+from sapbert.evaluation.rankers import baseline
 from sapbert.evaluation.run import Evaluation, evaluate
 from sapbert.evaluation.wrong import Answer, WrongLink, count_kinds, wrong_links
 from tests.evaluation.conftest import mentions, small_set, told
@@ -75,8 +80,6 @@ def test_parts_of_a_composite_mention_keep_their_own_candidates() -> None:
 
 def test_spellings_of_one_mention_are_one_link_of_each_kind() -> None:
     columns = {"mention": ["hot"] * 3, "raw": ["hot", "Hot", "HOT"], "ids": ["F"] * 3, "document": [*"212"]}
-    from sapbert.evaluation.mentions import mention_table
-
     table = mention_table({name: pl.Series(values) for name, values in columns.items()})
     found = wrong_links(evaluate(small_set(NAMES, table), told(RANKED)))["dictionary"]
 
@@ -109,3 +112,14 @@ def test_every_wrong_mention_is_counted_once(chosen: list[tuple[str, str]]) -> N
     texts = Counter("|".join(text for text, _ in link.parts) for link in found for _ in range(link.times))
     wrong = evaluation.results.filter(pl.col("gold") != "", pl.col("rank").is_null() | (pl.col("rank") > 1))
     assert texts == Counter(wrong["text"])
+
+
+@pytest.mark.shared_data
+def test_the_errors_of_exact_match_on_ncbi(shared_data: Path) -> None:
+    benchmark = open_evaluation_set(shared_data / "benchmarks" / "ncbi-disease")
+    found = wrong_links(evaluate(benchmark, baseline("exact")))
+
+    counts = {kind: count for kind, count in count_kinds(found["dictionary"]).items() if count}
+    assert counts == {"composite": 24, "abbreviation": 48, "unanswered": 302, "ambiguous": 10}
+    most = found["dictionary"][0]
+    assert (most.kind, most.times, most.raws) == (Kind.ABBREVIATION, 36, ("DM",))
