@@ -150,7 +150,7 @@ def thresholds(
     overwrite: Overwrite = False,
     json: Annotated[bool, typer.Option("--json", help="Print the curves as JSON as well.")] = False,
 ) -> None:
-    """Right answers and answered mentions, by the score from which a linker answers.
+    """What answering only from a score on costs and brings.
 
     Answers below a threshold are taken for NIL: fewer mentions are answered, and more of the answers are
     right. Scores of different systems are not comparable; the shares in the last column are.
