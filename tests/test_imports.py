@@ -7,7 +7,18 @@ import pytest
 
 import sapbert
 
-HEAVY = {"faiss", "matplotlib", "numpy", "onnxruntime", "pandas", "polars", "spacy", "torch", "transformers"}
+HEAVY = {
+    "faiss",
+    "matplotlib",
+    "numpy",
+    "onnxruntime",
+    "pandas",
+    "polars",
+    "sklearn",
+    "spacy",
+    "torch",
+    "transformers",
+}
 
 
 def run(code: str) -> str:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json as json_module
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from sapbert.cli.encoders import open_encoder
 from sapbert.cli.report import Overwrite, progress_bar
-from sapbert.errors import ConfigError, MissingExtraError
-
-if TYPE_CHECKING:
-    from sapbert.evaluation.cache import CachedEncoder
-    from sapbert.protocols import Encoder
-    from sapbert.vocab.intake import Progress
+from sapbert.errors import ConfigError
 
 
 def evaluate(
@@ -55,6 +51,7 @@ def evaluate(
     """
     from sapbert.evaluation import rankers, report, run
     from sapbert.evaluation.benchmarks import open_evaluation_set
+    from sapbert.evaluation.cache import CachedEncoder
 
     if (model is None) == (baseline is None):
         raise ConfigError("give either --model or --baseline")
@@ -65,7 +62,11 @@ def evaluate(
     else:
         found = open_evaluation_set(benchmark, dictionary=dictionary, prefix=prefix)
         with progress_bar() as progress:
-            encoder = _open_encoder(str(model), cache or _default_cache(), progress)
+            encoder = CachedEncoder(
+                open_encoder(str(model)),
+                cache or _default_cache(),
+                progress=lambda done, total: progress("encode", done, total),
+            )
             ranker = encoder.fingerprint
             measured = run.evaluate(found, lambda names: rankers.EncoderRanker(names, encoder), split=split)
     if out is not None:
@@ -80,23 +81,6 @@ def evaluate(
     typer.echo(f"{found.name}, {split}: {model or baseline}")
     for line in report.evaluation_lines(measured, threshold=threshold):
         typer.echo(line)
-
-
-def _open_encoder(model: str, cache: Path, progress: Progress) -> CachedEncoder:
-    """Open what `sapbert export` wrote without torch, and any other model with it."""
-    from sapbert.encoder.onnx import OnnxEncoder, is_exported
-    from sapbert.evaluation.cache import CachedEncoder
-
-    encoder: Encoder
-    if is_exported(Path(model)):
-        encoder = OnnxEncoder.open(Path(model))
-    else:
-        try:
-            from sapbert.encoder.transformer import TransformerEncoder
-        except ImportError as error:
-            raise MissingExtraError(error.name or "torch", "train") from error
-        encoder = TransformerEncoder.open(model)
-    return CachedEncoder(encoder, cache, progress=lambda done, total: progress("encode", done, total))
 
 
 def _default_cache() -> Path:

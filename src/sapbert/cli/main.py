@@ -12,6 +12,7 @@ from sapbert.cli import (
     benchmark,
     calibrate,
     compare,
+    errors,
     evaluate,
     export,
     index,
@@ -41,6 +42,7 @@ _STAGES = (
     "benchmark",
     "evaluate",
     "compare",
+    "errors",
     "plot",
     "show",
 )
@@ -73,6 +75,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("errors")(errors.errors)
 app.add_typer(plot.app, name="plot")
 app.command("show")(show.show)
 _INTERRUPTED = 130
