@@ -20,6 +20,7 @@ from sapbert.cli import (
     pairs,
     plot,
     read,
+    reproduce,
     show,
     sweep,
     train,
@@ -41,6 +42,7 @@ _STAGES = (
     "benchmark",
     "evaluate",
     "compare",
+    "reproduce",
     "plot",
     "show",
 )
@@ -73,6 +75,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(plot.app, name="plot")
 app.command("show")(show.show)
 _INTERRUPTED = 130

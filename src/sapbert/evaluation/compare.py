@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sapbert.artifacts import MANIFEST
 from sapbert.errors import ArtifactError, ConfigError
-from sapbert.evaluation.metrics import right_at
+from sapbert.evaluation.metrics import measure, right_at
 from sapbert.evaluation.run import Evaluation
 from sapbert.evaluation.significance import Interval, bootstrap_interval, mcnemar, randomisation
 
@@ -45,6 +45,11 @@ class System:
         """How often each mention with gold ids is right at k, over the runs.  # (mentions,)"""
         often: NDArray[np.float64] = self.rights(dictionary, k).mean(axis=0)
         return often
+
+    def accuracies(self, dictionary: str, k: int) -> NDArray[np.float64]:
+        """The accuracy at k of each run.  # (runs,), empty where no mention has gold ids"""
+        shares = (measure(run.of(dictionary), ks=(k,)).accuracy[k] for run in self.runs)
+        return np.array([share for share in shares if share is not None], np.float64)
 
     def rights(self, dictionary: str, k: int) -> NDArray[np.float64]:
         """Which mentions are right at k in each run.  # (runs, mentions)"""

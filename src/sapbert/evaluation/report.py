@@ -27,9 +27,7 @@ def summarise(system: System, *, threshold: float | None = None) -> dict[str, An
         if len(own) == 1:
             summary[dictionary] = {**own[0], "interval": interval}
             continue
-        means = {
-            k: asdict(over_runs(np.array([one["accuracy"][k] for one in own], np.float64))) for k in interval
-        }
+        means = {k: asdict(over_runs(system.accuracies(dictionary, k))) for k in interval}
         summary[dictionary] = {"accuracy": means, "interval": interval, "runs": own}
     return summary
 
