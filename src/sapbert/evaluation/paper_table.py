@@ -18,12 +18,12 @@ from sapbert.evaluation.benchmarks import EvaluationSet
 from sapbert.evaluation.compare import Accuracy, System, compare, over_runs
 from sapbert.evaluation.metrics import KS
 from sapbert.evaluation.published import SETS, PaperTable, paper_tables
-from sapbert.evaluation.report import accuracy_text
+from sapbert.evaluation.report import accuracy_text, interval_text
 from sapbert.evaluation.significance import LEVEL, Interval, bootstrap_interval, t_test
 from sapbert.training.results import markdown
 
 ALONE, ENLARGED = "dictionary", "test_dictionary"
-ABSENT, _TO = "\N{EN DASH}", "\N{EN DASH}"
+ABSENT = "\N{EN DASH}"
 _SIGNIFICANT = 0.05
 CSV_COLUMNS = (
     *("row", "of", "benchmark", "dictionary", "k"),
@@ -187,7 +187,7 @@ def _lines(
             f"{LEVEL:.0%} interval",
             columns,
             {
-                name: "/".join(_interval(found.figures[row, name, dictionary, k]) for k in KS)
+                name: "/".join(interval_text(found.figures[row, name, dictionary, k].interval) for k in KS)
                 for name, dictionary in dictionaries.items()
             },
         )
@@ -205,10 +205,6 @@ def _line(title: str, columns: Sequence[str], cells: Mapping[str, str]) -> dict[
 
 def _accuracy(figure: Figure) -> str:
     return accuracy_text(figure.accuracy) + ("†" if figure.better else "")
-
-
-def _interval(figure: Figure) -> str:
-    return f"{100 * figure.interval.low:.1f}{_TO}{100 * figure.interval.high:.1f}"
 
 
 def _notes(found: Reproduction) -> Iterator[str]:

@@ -86,7 +86,7 @@ class PaperTable:
         """The share that a cell prints for Acc@k, of Acc@1/Acc@5."""
         printed = self.rows[row].get(column, "-/-").split("/")[{1: 0, 5: 1}[k]]
         number = re.match(r"[\d.]+", printed)
-        return float(number[0]) / 100 if number else None
+        return round(float(number[0]) / 100, 4) if number else None
 
 
 @cache

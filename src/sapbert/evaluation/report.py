@@ -78,6 +78,11 @@ def accuracy_text(accuracy: Accuracy) -> str:
     return f"{100 * accuracy.mean:.1f}{deviation}"
 
 
+def interval_text(interval: Interval) -> str:
+    """The bounds of an accuracy in percent."""
+    return f"{100 * interval.low:.1f}-{100 * interval.high:.1f}"
+
+
 def difference_text(found: Comparison) -> str:
     """The difference in points, and its interval."""
     low, high = (100 * bound for bound in found.interval)
@@ -104,17 +109,13 @@ def _summarise(evaluation: Evaluation, threshold: float | None) -> dict[str, Any
 def _line(title: str, figures: Sequence[Measures], intervals: Mapping[int, Interval], wide: int) -> str:
     cells = ""
     for k in KS:
-        between = f" ({_bounds(intervals[k])})" if k in intervals else ""
+        between = f" ({interval_text(intervals[k])})" if k in intervals else ""
         cells += f"{_percent([own.accuracy[k] for own in figures]) + between:<{wide}}"
     cells += f"{_percent([own.strict[1] for own in figures]):<{wide - 11}}"
     ranks = [own.mrr for own in figures if own.mrr is not None]
     cells += f"{f'{np.mean(ranks):.3f}' if ranks else '-':<7}"
     coverage = _percent([own.coverage for own in figures[:1]])
     return f"{title:<{_WIDE}}{figures[0].mentions:>9,}  {cells}{coverage}".rstrip()
-
-
-def _bounds(interval: Interval) -> str:
-    return f"{100 * interval.low:.1f}-{100 * interval.high:.1f}"
 
 
 def _percent(shares: Sequence[float | None]) -> str:
