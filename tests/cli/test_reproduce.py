@@ -148,12 +148,14 @@ def test_parameters_are_counted_in_the_models(sapbert: Sapbert, tmp_path: Path) 
         (("--beside", "other=BERT"), "--beside other=BERT: NAME=ROW is wanted, with the name of a model"),
         (("--models", "a=x", "--beside", "a=GPT"), "the paper's table has no row 'GPT'"),
         (("--against", "GPT"), "the paper's table has no row 'GPT'"),
+        (("--baselines", ""), "give --models or --baselines"),
+        (("--benchmarks", GOLDEN), "golden has no set of the paper"),
         (("--baselines", "oracle"), "no baseline 'oracle'"),
         (("--models", "a=nowhere/at/all"), "nowhere/at/all"),
     ],
 )
 def test_what_cannot_be_meant_is_told_before_anything_is_measured(
-    sapbert: Sapbert, benchmarks: Path, tmp_path: Path, options: tuple[str, ...], problem: str
+    sapbert: Sapbert, benchmarks: Path, tmp_path: Path, options: tuple[object, ...], problem: str
 ) -> None:
     done = sapbert("reproduce", "table1", "--benchmarks", benchmarks, "-o", tmp_path / "paper", *options)
 

@@ -11,7 +11,7 @@ import pytest
 from sapbert.errors import ArtifactError
 from sapbert.evaluation.benchmarks import EvaluationSet
 from sapbert.evaluation.compare import System, compare
-from sapbert.evaluation.paper_table import ABSENT, Reproduction, csv_rows, table_text, write_table
+from sapbert.evaluation.paper_table import ABSENT, Reproduction, csv_rows, table_text
 from sapbert.evaluation.published import SOTA, paper_tables
 from sapbert.evaluation.rankers import Build
 from sapbert.evaluation.reproduce import CELLS, Cell, Run, find_sets, measure_cells
@@ -283,11 +283,8 @@ def test_a_bar_in_a_name_begins_no_column() -> None:
     assert "| a\\|b | 100.0/100.0 |" in table_text(made({"a|b": [RIGHT]}))
 
 
-def test_the_csv_has_every_figure(tmp_path: Path) -> None:
-    found = made({"mine": [RIGHT, {}]}, against=SOTA)
-
-    rows = list(csv_rows(found))
-    document, table = write_table(found, tmp_path, "table1")
+def test_the_csv_has_every_figure() -> None:
+    rows = list(csv_rows(made({"mine": [RIGHT, {}]}, against=SOTA)))
 
     here = [row for row in rows if row["of"] == "here"]
     assert [(row["dictionary"], row["k"]) for row in here] == [
@@ -296,5 +293,4 @@ def test_the_csv_has_every_figure(tmp_path: Path) -> None:
     ]
     assert (here[0]["accuracy"], here[0]["runs"], here[0]["mentions"]) == (0.5, 2, 3)
     assert {"row": "BERT", "of": "paper", "benchmark": "ncbi-disease", "k": 1, "accuracy": 0.676} in rows
-    assert document.read_text() == table_text(found)
-    assert pl.read_csv(table).height == len(rows)
+    assert all(row.keys() <= here[0].keys() for row in rows)

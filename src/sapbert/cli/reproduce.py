@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,9 +84,10 @@ def table(
     The paper's figures stand beside what is measured, as Markdown and CSV. Cells that are done are kept in
     OUT: the same command goes on where it was stopped, and another table takes them from there.
     """
-    from sapbert.evaluation.paper_table import Reproduction, write_table
+    from sapbert.evaluation.paper_table import Reproduction, csv_rows, table_text
     from sapbert.evaluation.published import SETS, SOTA, paper_tables
     from sapbert.evaluation.reproduce import find_sets, measure_cells
+    from sapbert.training.results import write_table
 
     _require_own(out)
     name = str(context.info_name)
@@ -94,6 +96,8 @@ def table(
     chosen = _chosen_rows(named, beside, printed)
     tested = against if against in rows else printed.row(against) if against else printed.find(SOTA)
     sets, absent = find_sets(benchmarks, SETS)
+    if not rows or not sets:
+        raise ConfigError(f"{benchmarks} has no set of the paper" if rows else "give --models or --baselines")
     try:
         with progress_bar() as progress:
             runs = list(_runs(named, baselines, cache or default_cache(), progress))
@@ -102,7 +106,7 @@ def table(
         typer.echo(f"stopped; what is done is kept in {out}, and the same command goes on", err=True)
         raise typer.Exit(1) from None
     found = Reproduction(printed, systems, sets, absent, chosen, tested)
-    _report(write_table(found, out, name))
+    _report(write_table(out / f"{name}.md", table_text(found), list(csv_rows(found))))
 
 
 for _name, _of in {
@@ -118,16 +122,18 @@ for _name, _of in {
 def table7(models: Models, out: OutFolder, beside: Beside = []) -> None:
     """Parameters that are trained."""
     try:
-        from sapbert.evaluation.parameters import trained_parameters, write_parameters
+        from sapbert.evaluation.parameters import parameters_text, trained_parameters
     except ImportError as error:
         raise MissingExtraError(error.name or "torch", "train") from error
     from sapbert.evaluation.published import paper_tables
+    from sapbert.training.results import write_table
 
     _require_own(out)
     printed, named = paper_tables()["table7"], _named_models(models)
     chosen = _chosen_rows(named, beside, printed)
     counted = {name: trained_parameters(folders[0]) for name, folders in named.items()}
-    _report(write_parameters(counted, printed, chosen, out, "table7"))
+    rows = [{"row": name, **asdict(found)} for name, found in counted.items()]
+    _report(write_table(out / "table7.md", parameters_text(counted, printed, chosen), rows))
 
 
 @app.command()

@@ -7,13 +7,10 @@ is worth. Only the first has published figures beside it.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
-from sapbert.artifacts import create_file
 from sapbert.evaluation.benchmarks import EvaluationSet
 from sapbert.evaluation.compare import Accuracy, System, compare, over_runs
 from sapbert.evaluation.metrics import KS
@@ -25,11 +22,6 @@ from sapbert.training.results import markdown
 ALONE, ENLARGED = "dictionary", "test_dictionary"
 ABSENT = "\N{EN DASH}"
 _SIGNIFICANT = 0.05
-CSV_COLUMNS = (
-    *("row", "of", "benchmark", "dictionary", "k"),
-    *("accuracy", "deviation", "low", "high", "runs", "mentions", "p"),
-)
-"""Columns of the CSV, one line a figure; `of` is `here` or `paper`, accuracies are shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,21 +97,6 @@ class Reproduction:
         return {dictionary: (t_test(values, printed), float(values.mean()) - printed)}
 
 
-def write_table(found: Reproduction, folder: Path, name: str) -> list[Path]:
-    """Write the table as Markdown and as CSV, in place of an older one."""
-    document, table = folder / f"{name}.md", folder / f"{name}.csv"
-    with create_file(document, overwrite=True) as partial:
-        partial.write_text(table_text(found), encoding="utf-8")
-    with (
-        create_file(table, overwrite=True) as partial,
-        open(partial, "w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, CSV_COLUMNS)
-        writer.writeheader()
-        writer.writerows(csv_rows(found))
-    return [document, table]
-
-
 def table_text(found: Reproduction) -> str:
     """The table, and what must be known to read it, as Markdown."""
     protocol = {name: found.protocol(name) for name in found.sets}
@@ -144,7 +121,7 @@ def table_text(found: Reproduction) -> str:
 
 
 def csv_rows(found: Reproduction) -> Iterator[dict[str, object]]:
-    """Every figure, measured or printed, one a line."""
+    """Every figure, one a line, as a share: first what was measured here, then what the paper has."""
     for (row, name, dictionary, k), figure in found.figures.items():
         system = found.systems[row, name]
         yield {

@@ -6,12 +6,9 @@ pooling here uses; the paper counts it (0.59 million).
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
-from sapbert.artifacts import create_file
 from sapbert.encoder.adapters import count_parameters, reduction_of
 from sapbert.encoder.transformer import load_encoder
 from sapbert.evaluation.published import PaperTable
@@ -54,24 +51,3 @@ def parameters_text(
             rows.append({"": f"*paper: {beside[row]}*", **table.rows[beside[row]]})
     rows += [{"": f"*{row}*", **cells} for row, cells in table.rows.items() if row not in beside.values()]
     return f"# SapBERT paper, {table.title}\n\n{markdown(rows)}\n{_NOTES}"
-
-
-def write_parameters(
-    found: Mapping[str, TrainedParameters],
-    table: PaperTable,
-    beside: Mapping[str, str],
-    folder: Path,
-    name: str,
-) -> list[Path]:
-    """Write the table as Markdown and as CSV, in place of an older one."""
-    document, plain = folder / f"{name}.md", folder / f"{name}.csv"
-    with create_file(document, overwrite=True) as partial:
-        partial.write_text(parameters_text(found, table, beside), encoding="utf-8")
-    with (
-        create_file(plain, overwrite=True) as partial,
-        open(partial, "w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, ("row", "reduction", "parameters", "base"))
-        writer.writeheader()
-        writer.writerows({"row": row, **asdict(counted)} for row, counted in found.items())
-    return [document, plain]
