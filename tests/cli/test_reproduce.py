@@ -149,7 +149,10 @@ def test_parameters_are_counted_in_the_models(sapbert: Sapbert, tmp_path: Path) 
         (("--models", "a=x", "--beside", "a=GPT"), "the paper's table has no row 'GPT'"),
         (("--against", "GPT"), "the paper's table has no row 'GPT'"),
         (("--baselines", ""), "give --models or --baselines"),
-        (("--benchmarks", GOLDEN), "golden has no set of the paper"),
+        (
+            ("--benchmarks", GOLDEN),
+            "golden has no set of the paper; they are sought by these names: ncbi-disease, ",
+        ),
         (("--baselines", "oracle"), "no baseline 'oracle'"),
         (("--models", "a=nowhere/at/all"), "nowhere/at/all"),
     ],

@@ -92,15 +92,21 @@ def table(
     _require_own(out)
     name = str(context.info_name)
     printed, named = paper_tables()[name], _named_models(models)
-    rows = [*named, *filter(None, baselines.split(","))]
+    others = [baseline for baseline in baselines.split(",") if baseline]
     chosen = _chosen_rows(named, beside, printed)
-    tested = against if against in rows else printed.row(against) if against else printed.find(SOTA)
+    tested = printed.find(SOTA) if against is None else against
+    if against is not None and against not in (*others, *named):
+        tested = printed.row(against)
     sets, absent = find_sets(benchmarks, SETS)
-    if not rows or not sets:
-        raise ConfigError(f"{benchmarks} has no set of the paper" if rows else "give --models or --baselines")
+    if not sets:
+        raise ConfigError(
+            f"{benchmarks} has no set of the paper; they are sought by these names: {', '.join(SETS)}"
+        )
+    if not others and not named:
+        raise ConfigError("nothing to measure: give --models or --baselines")
     try:
         with progress_bar() as progress:
-            runs = list(_runs(named, baselines, cache or default_cache(), progress))
+            runs = list(_runs(others, named, cache or default_cache(), progress))
             systems = measure_cells(runs, sets, out, on_cell=_tell)
     except KeyboardInterrupt:
         typer.echo(f"stopped; what is done is kept in {out}, and the same command goes on", err=True)
@@ -182,12 +188,14 @@ def _chosen_rows(models: Iterable[str], beside: Iterable[str], printed: PaperTab
     return chosen
 
 
-def _runs(models: Mapping[str, list[str]], baselines: str, cache: Path, progress: Progress) -> Iterator[Run]:
-    """Everything that is to be measured, baselines first; models are opened to see that they can be."""
+def _runs(
+    baselines: Iterable[str], models: Mapping[str, list[str]], cache: Path, progress: Progress
+) -> Iterator[Run]:
+    """Everything that is to be measured; models are opened to see that they can be."""
     from sapbert.evaluation import rankers
     from sapbert.evaluation.reproduce import Run
 
-    for name in filter(None, baselines.split(",")):
+    for name in baselines:
         if name in models:
             raise ConfigError(f"{name} is the name of a baseline; give the model another name")
         rankers.baseline(name)  # A wrong name is told before anything is measured.
