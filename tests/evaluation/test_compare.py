@@ -36,9 +36,9 @@ def test_a_comparison_tells_what_was_gained_and_lost() -> None:
     assert found.difference == pytest.approx(1 / 3)
     assert found.mcnemar == 1
     assert found.changed.rows() == [
-        ("gained", "hot", "hot", "F", "tin ear", "fever"),
-        ("gained", "mossy", "mossy", "M", "fever", "moss lung"),
-        ("lost", "tin", "tin", "T", "tin ear", "moss lung"),
+        ("gained", "hot", "hot", "F", "fever", "tin ear", "fever"),
+        ("gained", "mossy", "mossy", "M", "moss lung", "fever", "moss lung"),
+        ("lost", "tin", "tin", "T", "tin ear", "tin ear", "moss lung"),
     ]
 
 

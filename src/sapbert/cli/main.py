@@ -12,6 +12,7 @@ from sapbert.cli import (
     benchmark,
     calibrate,
     compare,
+    errors,
     evaluate,
     export,
     index,
@@ -42,6 +43,7 @@ _STAGES = (
     "benchmark",
     "evaluate",
     "compare",
+    "errors",
     "reproduce",
     "plot",
     "show",
@@ -75,6 +77,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("errors")(errors.errors)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(plot.app, name="plot")
 app.command("show")(show.show)

@@ -80,7 +80,10 @@ class Comparison:
     mcnemar: float | None
     """Exact p, where both systems are one run."""
     changed: pl.DataFrame
-    """`change` (gained, lost), `raw`, `text`, `gold`, and the best candidate of each: `first`, `second`."""
+    """`change` (gained, lost), `raw`, `text`, `gold`, `means` and the best candidates: `first`, `second`.
+
+    `means` is a name of the first gold id that the dictionary has.
+    """
 
 
 def compare(first: System, second: System, *, k: int = 1, seed: int = 0) -> list[Comparison]:
@@ -124,10 +127,14 @@ def _changed(
         best = system.runs[0].candidates.filter(dictionary=dictionary, position=1).sort("mention", "part")
         answers = best.group_by("mention").agg(pl.col("name").str.join("|").alias(name))
         rows = rows.join(answers, on="mention", how="left", maintain_order="left")
+    names = first.runs[0].gold.filter(dictionary=dictionary).unique("id", keep="first", maintain_order=True)
+    ids = rows.select("mention", id=pl.col("gold").str.split("|")).explode("id")
+    known = ids.join(names, on="id", maintain_order="left").group_by("mention").agg(means=pl.first("name"))
+    rows = rows.join(known, on="mention", how="left", maintain_order="left")
     change = pl.when(pl.col("difference") > 0).then(pl.lit("gained")).otherwise(pl.lit("lost"))
     changed = rows.filter(pl.col("difference") != 0).with_columns(change=change)
     return changed.sort("change", "mention").select(
-        "change", "raw", "text", "gold", pl.col("first", "second").fill_null("")
+        "change", "raw", "text", "gold", pl.col("means", "first", "second").fill_null("")
     )
 
 

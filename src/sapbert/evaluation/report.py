@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from sapbert.evaluation.compare import Accuracy, Comparison, System, over_runs
+from sapbert.evaluation.kinds import Kind
 from sapbert.evaluation.metrics import KS, Measures, measure, measure_by
 from sapbert.evaluation.run import Evaluation
 from sapbert.evaluation.significance import LEVEL, Interval, bootstrap_interval
+from sapbert.evaluation.wrong import WrongLink, count_kinds
 
 _SEEN = {"true": "seen in training", "false": "unseen"}
 _WIDE = 24
@@ -72,6 +74,21 @@ def comparison_lines(comparisons: list[Comparison], first: str, second: str) -> 
         yield f"  {counts.get('gained', 0):,} mentions gained, {counts.get('lost', 0):,} lost"
 
 
+def error_lines(evaluation: Evaluation, links: Mapping[str, Sequence[WrongLink]]) -> Iterator[str]:
+    """Tell how many mentions each dictionary leaves wrong, and of which kinds these are."""
+    counts = {name: count_kinds(own) for name, own in links.items()}
+    wrong = {name: sum(own.values()) for name, own in counts.items()}
+    rows = {"": list(counts)}
+    rows["wrong"] = [f"{wrong[name]:,} of {measure(evaluation.of(name)).mentions:,}" for name in counts]
+    for kind in Kind:
+        if any(own[kind] for own in counts.values()):
+            rows[f"  {kind}"] = [
+                f"{own[kind]:,} ({own[kind] / max(wrong[name], 1):.0%})" for name, own in counts.items()
+            ]
+    for title, cells in rows.items():
+        yield (f"{title:<16}" + "".join(f"{cell:<{_WIDE}}" for cell in cells)).rstrip()
+
+
 def accuracy_text(accuracy: Accuracy) -> str:
     """An accuracy in percent, with its deviation over runs where there are several."""
     deviation = "" if accuracy.deviation is None else f" ± {100 * accuracy.deviation:.1f}"
@@ -91,8 +108,12 @@ def difference_text(found: Comparison) -> str:
 
 def p_text(found: Comparison) -> str:
     """The p of each test."""
-    exact = "" if found.mcnemar is None else f", exact McNemar p = {found.mcnemar:.4f}"
-    return f"paired randomisation p = {found.randomisation:.4f}{exact}"
+    exact = "" if found.mcnemar is None else f", exact McNemar p {_p(found.mcnemar)}"
+    return f"paired randomisation p {_p(found.randomisation)}{exact}"
+
+
+def _p(value: float) -> str:
+    return f"= {value:.4f}" if value >= 0.0001 else "< 0.0001"
 
 
 def _summarise(evaluation: Evaluation, threshold: float | None) -> dict[str, Any]:
