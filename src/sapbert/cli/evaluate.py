@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sapbert.cli.encoders import open_encoder
 from sapbert.cli.report import Overwrite, progress_bar
-from sapbert.errors import ArtifactError, ConfigError, MissingExtraError
+from sapbert.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from sapbert.evaluation.benchmarks import EvaluationSet
     from sapbert.evaluation.cache import CachedEncoder
     from sapbert.evaluation.run import Evaluation
-    from sapbert.protocols import Encoder
 
 
 def evaluate(
@@ -99,7 +99,7 @@ def _runs(
         yield None, baseline, evaluate(benchmark, rankers.baseline(baseline), split=split)
     for model in models:
         with progress_bar() as progress:
-            encoder = open_encoder(model, cache or default_cache(), partial(progress, "encode"))
+            encoder = cached_encoder(model, cache, partial(progress, "encode"))
             build = partial(rankers.EncoderRanker, encoder=encoder)
             yield model, encoder.fingerprint, evaluate(benchmark, build, split=split)
 
@@ -115,27 +115,15 @@ def _targets(out: Path | None, models: int) -> list[Path]:
     return targets
 
 
-def open_encoder(model: str, cache: Path, progress: Callable[[int, int], None] | None) -> CachedEncoder:
-    """Open what `sapbert export` wrote without torch, and any other model with it.
-
-    `progress` is told of names encoded and names to encode.
-    """
-    from sapbert.encoder.onnx import OnnxEncoder, is_exported
+def cached_encoder(
+    model: str, cache: Path | None, progress: Callable[[int, int], None] | None = None
+) -> CachedEncoder:
+    """Open an encoder whose vectors are kept; `progress` is told of names encoded and names to encode."""
     from sapbert.evaluation.cache import CachedEncoder
 
-    encoder: Encoder
-    if is_exported(Path(model)):
-        encoder = OnnxEncoder.open(Path(model))
-    else:
-        try:
-            from sapbert.encoder.transformer import TransformerEncoder
-        except ImportError as error:
-            raise MissingExtraError(error.name or "torch", "train") from error
-        encoder = TransformerEncoder.open(model)
-    return CachedEncoder(encoder, cache, progress=progress)
+    return CachedEncoder(open_encoder(model), cache or _default_cache(), progress=progress)
 
 
-def default_cache() -> Path:
-    """Where vectors are kept unless the user says."""
+def _default_cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "sapbert" / "vectors"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli import plot
-from sapbert.cli.evaluate import default_cache, open_encoder
+from sapbert.cli.evaluate import cached_encoder
 from sapbert.cli.report import progress_bar
 from sapbert.errors import ArtifactError, ConfigError, MissingExtraError
 
@@ -106,7 +106,7 @@ def table(
         raise ConfigError("nothing to measure: give --models or --baselines")
     try:
         with progress_bar() as progress:
-            runs = list(_runs(others, named, cache or default_cache(), progress))
+            runs = list(_runs(others, named, cache, progress))
             systems = measure_cells(runs, sets, out, on_cell=_tell)
     except KeyboardInterrupt:
         typer.echo(f"stopped; what is done is kept in {out}, and the same command goes on", err=True)
@@ -189,7 +189,7 @@ def _chosen_rows(models: Iterable[str], beside: Iterable[str], printed: PaperTab
 
 
 def _runs(
-    baselines: Iterable[str], models: Mapping[str, list[str]], cache: Path, progress: Progress
+    baselines: Iterable[str], models: Mapping[str, list[str]], cache: Path | None, progress: Progress
 ) -> Iterator[Run]:
     """Everything that is to be measured; models are opened to see that they can be."""
     from sapbert.evaluation import rankers
@@ -204,10 +204,10 @@ def _runs(
         for folder in folders:
 
             def build(name: str = name, folder: str = folder) -> Build:
-                encoder = open_encoder(folder, cache, partial(progress, name))
+                encoder = cached_encoder(folder, cache, partial(progress, name))
                 return partial(rankers.EncoderRanker, encoder=encoder)
 
-            yield Run(name, open_encoder(folder, cache, None).fingerprint, build)
+            yield Run(name, cached_encoder(folder, cache).fingerprint, build)
 
 
 def _tell(cell: Cell) -> None:
