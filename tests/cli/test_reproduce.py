@@ -114,6 +114,22 @@ def test_one_option_may_name_several_models_and_their_seeds(
     assert drawn["out"] == tmp_path / "figure2.png"
 
 
+def test_the_first_figure_is_a_picture_and_a_page(
+    sapbert: Sapbert, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drawn: list[tuple[Path, list[str], str]] = []
+
+    def draw(names: Path, models: list[str], out: Path, *, overwrite: bool) -> None:
+        drawn.append((names, models, out.name))
+
+    monkeypatch.setattr(plot, "tsne", draw)
+
+    done = sapbert("reproduce", "figure1", "names", "--models", "before=a,after=b", "-o", tmp_path / "paper")
+
+    assert done.code == 0
+    assert drawn == [(Path("names"), ["a", "b"], name) for name in ("figure1.png", "figure1.html")]
+
+
 def test_parameters_are_counted_in_the_models(sapbert: Sapbert, tmp_path: Path) -> None:
     base = tiny_bert(tmp_path / "base")
     model, tokenizer = load_encoder(base)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sapbert.vocab.intake import Progress
 
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
-_OWN = re.compile(r"(table|figure)\d\.(md|csv|png)|cells|\..*")
+_OWN = re.compile(r"table\d\.(md|csv)|figure\d\.(png|html)|cells|\..*")
 """What may lie in a folder of tables; hidden files are left by those who were killed."""
 _NAMED = re.compile(r"\s*([^/=]+?)\s*=(.+)")
 
@@ -143,6 +143,20 @@ def table7(models: Models, out: OutFolder, beside: Beside = []) -> None:
 
 
 @app.command()
+def figure1(
+    names: Annotated[
+        Path, typer.Argument(help="A vocabulary or pairs: where names come from.", show_default=False)
+    ],
+    models: Models,
+    out: OutFolder,
+) -> None:
+    """Names in the plane, coloured by concept."""
+    _require_own(out)
+    for suffix in (".png", ".html"):
+        plot.tsne(names, _folders(models), out / f"figure1{suffix}", overwrite=True)
+
+
+@app.command()
 def figure2(
     pairs: Annotated[Path, typer.Argument(help="Written by `sapbert pairs`.", show_default=False)],
     models: Models,
@@ -150,8 +164,11 @@ def figure2(
 ) -> None:
     """Similarities of pairs, before and after mining."""
     _require_own(out)
-    folders = [folder for own in _named_models(models).values() for folder in own]
-    plot.similarities(pairs, folders, out / "figure2.png", overwrite=True)
+    plot.similarities(pairs, _folders(models), out / "figure2.png", overwrite=True)
+
+
+def _folders(models: Iterable[str]) -> list[str]:
+    return [folder for folders in _named_models(models).values() for folder in folders]
 
 
 def _require_own(out: Path) -> None:
