@@ -69,7 +69,7 @@ MENTIONS = st.lists(
 )
 
 
-@settings(deadline=None)  # the first example loads polars' joins
+@settings(deadline=None)
 @given(NAMES, MENTIONS)
 def test_an_evaluation_agrees_with_slow_loops_over_the_raw_text(rows: Rows, test: Rows) -> None:
     """Ids that no name has, mentions that come twice, ties, and `|` and `+` are all among these."""
