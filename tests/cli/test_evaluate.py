@@ -60,6 +60,36 @@ def test_an_exported_encoder_is_measured_without_torch(
     assert {"dictionary", "test_dictionary"} <= {line.partition(" ")[0] for line in done.out.splitlines()}
 
 
+def test_models_of_several_seeds_are_one_system(sapbert: Sapbert, tmp_path: Path) -> None:
+    models = [tiny_bert(tmp_path / f"model{seed}", seed=seed) for seed in (0, 1)]
+    arguments = ("evaluate", "--benchmark", PLAIN, "--cache", tmp_path / "cache")
+    both = (*arguments, "--model", models[0], "--model", models[1])
+
+    done = sapbert(*both, "-o", tmp_path / "seeds")
+    found = one_json(sapbert(*both, "--json"))["dictionary"]
+    alone = [one_json(sapbert(*arguments, "--model", model, "--json"))["dictionary"] for model in models]
+
+    accuracies = [one["accuracy"]["1"] for one in alone]
+    assert [run["accuracy"]["1"] for run in found["runs"]] == accuracies
+    assert found["accuracy"]["1"]["mean"] == pytest.approx(sum(accuracies) / 2)
+    assert found["accuracy"]["1"]["deviation"] == pytest.approx(abs(accuracies[0] - accuracies[1]) / 2**0.5)
+    assert f"{100 * found['accuracy']['1']['mean']:.1f} ± " in done.out.splitlines()[2]
+    assert done.out.endswith("Means and deviations of 2 runs.\n")
+    assert left_in(tmp_path / "seeds") == {"01", "02"}
+    assert sapbert("compare", tmp_path / "seeds", tmp_path / "seeds").code == 0
+
+
+def test_runs_are_not_put_beside_other_runs(sapbert: Sapbert, tmp_path: Path) -> None:
+    (tmp_path / "seeds" / "03").mkdir(parents=True)
+    model = tiny_bert(tmp_path / "model")
+
+    done = sapbert(
+        "evaluate", "--benchmark", PLAIN, "--model", model, "--model", model, "-o", tmp_path / "seeds"
+    )
+
+    assert "03 would count as another run" in refused(done)
+
+
 def test_two_runs_are_compared_in_words_and_on_a_page(sapbert: Sapbert, tmp_path: Path) -> None:
     for name in ("exact", "edit"):
         assert sapbert("evaluate", "--benchmark", PLAIN, "--baseline", name, "-o", tmp_path / name).code == 0

@@ -21,6 +21,7 @@ from sapbert.cli import (
     pairs,
     plot,
     read,
+    reproduce,
     show,
     sweep,
     train,
@@ -43,6 +44,7 @@ _STAGES = (
     "evaluate",
     "compare",
     "errors",
+    "reproduce",
     "plot",
     "show",
 )
@@ -76,6 +78,7 @@ app.command("benchmark")(benchmark.benchmark)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("errors")(errors.errors)
+app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(plot.app, name="plot")
 app.command("show")(show.show)
 _INTERRUPTED = 130
