@@ -61,9 +61,11 @@ def calibrate(
     the fit, five parts in turn.
     """
     from sapbert.artifacts import require_free
-    from sapbert.linking.calibrating import CalibrateSettings, calibrate, read_labelled_mentions
+    from sapbert.linking.calibrating import CalibrateSettings, calibrate
     from sapbert.linking.calibration import Method
     from sapbert.linking.linker import Linker
+    from sapbert.pairs.mentions import read_labelled_mentions
+    from sapbert.vocab.intake import Intake
 
     settings = CalibrateSettings(
         method=Method(method), precision=precision, exact=exact, sparse_weight=sparse_weight
@@ -71,7 +73,7 @@ def calibrate(
     require_free(out, overwrite=overwrite)
     if figure is not None:
         _require_figure(figure, overwrite=overwrite)
-    labelled = read_labelled_mentions(mentions, prefix)
+    labelled = read_labelled_mentions(mentions, prefix, Intake())
     linker = Linker.open(index, threads=threads, sparse_weight=_weight(index, sparse_weight))
     fitted = calibrate(linker, labelled, settings)
     fitted.write(out, overwrite=overwrite)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli import plot
-from sapbert.cli.evaluate import cached_encoder
+from sapbert.cli.evaluate import model_ranker
 from sapbert.cli.report import progress_bar
 from sapbert.errors import ArtifactError, ConfigError, MissingExtraError
 
@@ -221,10 +221,9 @@ def _runs(
         for folder in folders:
 
             def build(name: str = name, folder: str = folder) -> Build:
-                encoder = cached_encoder(folder, cache, partial(progress, name))
-                return partial(rankers.EncoderRanker, encoder=encoder)
+                return model_ranker(folder, cache, partial(progress, name))[1]
 
-            yield Run(name, cached_encoder(folder, cache).fingerprint, build)
+            yield Run(name, model_ranker(folder, cache)[0], build)
 
 
 def _tell(cell: Cell) -> None:

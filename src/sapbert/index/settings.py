@@ -26,7 +26,7 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexSettings:
-    """How an index is made; every field is also an option of `sapbert index`."""
+    """How an index is made; every field but the last is also an option of `sapbert index`."""
 
     kind: Kind | None = None
     """Exact or by codes; by default as the number of names suggests."""
@@ -34,6 +34,8 @@ class IndexSettings:
     """How vectors are stored; by default fp32 for flat and int8 for ann."""
     hybrid: bool = False
     """Know spelling too, for `sapbert link --sparse-weight`."""
+    sparse_weight: float = 0.0
+    """What spelling counts unless linking is told otherwise: what the encoder learned with its vectors."""
 
     def resolved(self, names: int) -> tuple[Kind, Precision]:
         """Decide what was left open."""

@@ -107,7 +107,7 @@ class Linker:
         """Open an index written by `sapbert index`, on so many threads; by default all cores.
 
         `sparse_weight` is what spelling counts beside vectors, for an index made with `--hybrid`; by default
-        what the `calibration` says, or nothing.
+        what the `calibration` says, or what the encoder learned, or nothing.
         """
         # Not above: a caller with an encoder and an index of its own needs neither of these.
         from sapbert.encoder.onnx import OnnxEncoder
@@ -118,6 +118,8 @@ class Linker:
         index, entries, manifest = open_index(folder, threads=threads)
         fitted = None if calibration is None else Calibration.read(calibration, index=manifest.fingerprint)
         weight = sparse_weight if fitted is None else fitted.agreed_weight(sparse_weight)
+        if weight is None:
+            weight = float(manifest.settings.get("sparse_weight", 0.0))
         search = open_hybrid(index, folder, weight) if weight else DenseSearch(index)
         encoder = OnnxEncoder.open(folder / ENCODER, threads=threads)
         require_encoder(folder, manifest, encoder)
