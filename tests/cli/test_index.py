@@ -73,7 +73,7 @@ def test_options_reach_the_index(sapbert: Sapbert, names: Path, model: Path, tmp
     manifest = one_json(sapbert(*command, "--kind", "ann", "--precision", "fp16", "--json"))
     refusal = refused(sapbert(*command, "--update", tmp_path / "index", "--overwrite"))
 
-    assert manifest["settings"] == {"kind": "ann", "precision": "fp16", "hybrid": False}
+    assert manifest["settings"] == {"kind": "ann", "precision": "fp16", "hybrid": False, "sparse_weight": 0.0}
     assert (manifest["details"]["kind"], manifest["details"]["precision"]) == ("ann", "fp16")
     assert "stores vectors as fp16, which cannot become fp32; give --precision fp16" in refusal
 
