@@ -32,7 +32,7 @@ def main() -> None:
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
         "sapbert --help": [*sapbert, "--help"],
-        "sapbert link": [*sapbert, "link", str(told.index), told.mention],
+        "sapbert link": [*sapbert, "link", "--index", str(told.index), told.mention],
     }
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(told.rounds + 1):

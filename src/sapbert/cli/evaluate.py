@@ -24,7 +24,7 @@ def evaluate(
         typer.Option(help="A benchmark: a folder in any of its formats, or one file.", show_default=False),
     ],
     model: Annotated[
-        str | None, typer.Option(help="Encoder to measure: a folder or a Hugging Face id.")
+        str | None, typer.Option(help="Encoder to measure: `default`, a folder or a Hugging Face id.")
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Measure this instead: exact, tfidf, bm25 or edit.")
@@ -84,12 +84,14 @@ def evaluate(
 
 def _open_encoder(model: str, cache: Path, progress: Progress) -> CachedEncoder:
     """Open what `sapbert export` wrote without torch, and any other model with it."""
+    from sapbert.defaults import chosen
     from sapbert.encoder.onnx import OnnxEncoder, is_exported
     from sapbert.evaluation.cache import CachedEncoder
 
     encoder: Encoder
-    if is_exported(Path(model)):
-        encoder = OnnxEncoder.open(Path(model))
+    folder = chosen(model, "encoder")
+    if is_exported(folder):
+        encoder = OnnxEncoder.open(folder)
     else:
         try:
             from sapbert.encoder.transformer import TransformerEncoder
