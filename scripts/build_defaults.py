@@ -66,13 +66,6 @@ Names such as `Infarction, Myocardial` are left out where a concept is also name
 """
 
 
-class ShippedEncoder(OnnxEncoder):
-    """An encoder that an index need not carry along, because the package does."""
-
-    def copy_to(self, folder: Path) -> None:
-        """Write nothing."""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--encoder", type=Path, required=True, help="Written by `sapbert export`.")
@@ -148,9 +141,10 @@ def build_default_index(home: Path, dimensions: int) -> Manifest:
     settings = IndexSettings(kind=Kind.FLAT, precision=Precision.INT8, dimensions=dimensions, inverted=False)
     manifest = build_index(
         Vocabulary.open(home / "vocabulary"),
-        ShippedEncoder.open(home / "encoder"),
+        OnnxEncoder.open(home / "encoder"),
         home / "index",
         settings,
+        carry_encoder=False,
         overwrite=True,
         progress=lambda _name, done, total: print(f"\r{done:,} of {total:,} names", end="", flush=True),
     )

@@ -60,12 +60,16 @@ def build_index(
     target: Path,
     settings: IndexSettings,
     *,
+    carry_encoder: bool = True,
     update: Path | None = None,
     overwrite: bool = False,
     progress: Progress = silent,
     on_forecast: OnForecast | None = None,
 ) -> Manifest:
-    """Write the index of a vocabulary to `target`, with the encoder inside; return its manifest."""
+    """Write the index of a vocabulary to `target`, with the encoder inside; return its manifest.
+
+    Unless it is to `carry_encoder`: then it is opened only by those who have the encoder from elsewhere.
+    """
     if settings.hybrid:
         require_scipy()
     encoder = LeadingDimensions.of(encoder, settings.dimensions)
@@ -85,7 +89,8 @@ def build_index(
         if settings.hybrid:
             (draft.path / SPARSE).mkdir()
             write_sparse(entries.folded, draft.path / SPARSE, SparseSettings(), progress=progress)
-        encoder.copy_to(draft.path / ENCODER)
+        if carry_encoder:
+            encoder.copy_to(draft.path / ENCODER)
         manifest = draft.seal(
             KIND,
             settings={name: value for name, value in asdict(settings).items() if value is not None},
