@@ -1,7 +1,8 @@
 """Exact search: every mention is compared with every vector, some thousand rows at a time.
 
 A matrix product finds who may be among the best k, with a little room for its rounding; `Vectors.rank` then
-decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index.
+decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index; where all
+is one block and stored in less, it is kept, since making floats of it takes longer than comparing them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.index.vectors import ROUNDING, Vectors, checked, no_results
+from sapbert.index.settings import Precision
+from sapbert.index.vectors import ROUNDING, Rows, Vectors, checked, no_results
 
 BLOCK_BYTES = 64 << 20
 """Vectors compared at a time, in float32. With less, BLAS is busy calling its threads together."""
@@ -22,6 +24,8 @@ class FlatIndex:
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
+        self._step = max(BLOCK_BYTES // (4 * vectors.dimension), 1)
+        self._kept: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -51,16 +55,22 @@ class FlatIndex:
         """For each mention, the rows that may be among its best k."""
         best = [_Best(k) for _ in mentions]
         total = len(self) if rows is None else len(rows)
-        step = max(BLOCK_BYTES // (4 * self.dimension), 1)
-        for start in range(0, total, step):
-            stop = min(start + step, total)
+        for start in range(0, total, self._step):
+            stop = min(start + self._step, total)
             block = slice(start, stop) if rows is None else rows[start:stop]
-            scores = mentions @ self.vectors.floats(block).T  # (mentions, block)
+            scores = mentions @ self._floats(block).T  # (mentions, block)
             for own, own_best in zip(scores, best, strict=True):
                 hits = np.flatnonzero(own >= own_best.floor)
                 if len(hits):
                     own_best.add(own[hits], hits + start if rows is None else rows[hits + start])
         return [own_best.rows for own_best in best]
+
+    def _floats(self, block: Rows) -> NDArray[np.float32]:
+        if len(self) > self._step or self.vectors.precision is Precision.FP32:
+            return self.vectors.floats(block)
+        if self._kept is None:
+            self._kept = self.vectors.floats(slice(None))
+        return self._kept[block]
 
 
 class _Best:
