@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +41,7 @@ def evaluate(
         Path | None, typer.Option("--out", "-o", help="Keep every mention's result, for `sapbert compare`.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Where vectors are kept.", show_default="~/.cache/sapbert/vectors")
+        Path | None, typer.Option(help="Where vectors are kept.", show_default="under SAPBERT_HOME")
     ] = None,
     overwrite: Overwrite = False,
     json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
@@ -55,6 +54,7 @@ def evaluate(
     """
     from sapbert.evaluation import rankers, report, run
     from sapbert.evaluation.benchmarks import open_evaluation_set
+    from sapbert.home import home
 
     if (model is None) == (baseline is None):
         raise ConfigError("give either --model or --baseline")
@@ -65,7 +65,7 @@ def evaluate(
     else:
         found = open_evaluation_set(benchmark, dictionary=dictionary, prefix=prefix)
         with progress_bar() as progress:
-            encoder = _open_encoder(str(model), cache or _default_cache(), progress)
+            encoder = _open_encoder(str(model), cache or home() / "vectors", progress)
             ranker = encoder.fingerprint
             measured = run.evaluate(found, lambda names: rankers.EncoderRanker(names, encoder), split=split)
     if out is not None:
@@ -99,8 +99,3 @@ def _open_encoder(model: str, cache: Path, progress: Progress) -> CachedEncoder:
             raise MissingExtraError(error.name or "torch", "train") from error
         encoder = TransformerEncoder.open(model)
     return CachedEncoder(encoder, cache, progress=lambda done, total: progress("encode", done, total))
-
-
-def _default_cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "sapbert" / "vectors"
