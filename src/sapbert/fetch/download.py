@@ -1,9 +1,9 @@
 """Fetch a file so that it is there whole or not at all, and never fetch a byte twice.
 
 What has come is kept in `.NAME.partial`, with a note of which version of the file it is of (ETag or date):
-after a cut connection, a kill or a full disk only the rest is asked for. The server sends it only of that very
-version (`If-Range`); a file that has changed meanwhile, or whose version no server tells, is sent anew. A file
-that is here is fetched again only if it has changed.
+after a cut connection, a kill or a full disk only the rest is asked for. The server sends it only of that
+very version (`If-Range`); a file that has changed meanwhile, or whose version no server tells, is sent anew.
+A file that is here is fetched again only if it has changed.
 
 The standard library does all of this; a package for it would be larger than the module.
 """
