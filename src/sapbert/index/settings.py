@@ -24,6 +24,7 @@ class Precision(StrEnum):
     FP32 = "fp32"
     FP16 = "fp16"
     INT8 = "int8"
+    INT4 = "int4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
