@@ -12,6 +12,7 @@ from sapbert.cli import (
     benchmark,
     calibrate,
     compare,
+    errors,
     evaluate,
     export,
     fetch,
@@ -21,6 +22,7 @@ from sapbert.cli import (
     pairs,
     plot,
     read,
+    reproduce,
     show,
     sweep,
     train,
@@ -43,6 +45,8 @@ _STAGES = (
     "benchmark",
     "evaluate",
     "compare",
+    "errors",
+    "reproduce",
     "plot",
     "show",
 )
@@ -76,6 +80,8 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("errors")(errors.errors)
+app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(plot.app, name="plot")
 app.command("show")(show.show)
 _INTERRUPTED = 130
