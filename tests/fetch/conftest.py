@@ -19,7 +19,7 @@ CONTENT = bytes(range(256)) * 4096
 class Server:
     """What is served, and how."""
 
-    content: bytes = CONTENT
+    content: bytes = field(default=CONTENT, repr=False)
     address: str = ""
     ranges: bool = True
     """Whether it knows Range."""
@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._say(304, {"ETag": told.etag})
         start = self._start(told, asked)
         if start is not None and start >= len(told.content):
-            return self._say(416, {"Content-Length": "0"})
+            return self._say(416, {"Content-Length": "0", "Content-Range": f"bytes */{len(told.content)}"})
         body = told.content[start or 0 :]
         headers = {"Content-Length": str(len(body))} if told.length else {}
         if start is not None:

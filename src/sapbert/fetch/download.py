@@ -11,7 +11,6 @@ The standard library does all of this; a package for it would be larger than the
 from __future__ import annotations
 
 import base64
-import errno
 import hashlib
 import http.client
 import json
@@ -27,7 +26,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from sapbert.artifacts import try_lock
+from sapbert.artifacts import full_disk_explained, try_lock
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
@@ -126,7 +125,7 @@ def download(
     if urlsplit(address).scheme not in ("http", "https"):
         raise SapbertError(f"{address}: only http and https addresses are fetched")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(target), _full_disk_explained(target):
+    with _alone(target), full_disk_explained(target.parent, "what has come"):
         part = _Part(target)
         failures = 0
         while True:
@@ -160,15 +159,15 @@ class _Request(NamedTuple):
         with _open(Request(self.address, headers=self._headers())) as response:  # noqa: S310  # see `download`
             if response.status == http.HTTPStatus.NOT_MODIFIED:
                 return None
+            headers: Mapping[str, str] = response.headers
             if response.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                self.part.drop()
-                raise _CutError("it has fewer bytes than are here")
+                self._require_all(headers)
+                return headers
             total = self._place(response)
             self.on_size(total, self.part.size)
             self._take(response, total)
             if total and self.part.size != total:
                 raise _CutError(f"{self.part.size:,} of {total:,} bytes came")
-            headers: Mapping[str, str] = response.headers
             return headers
 
     def _headers(self) -> dict[str, str]:
@@ -195,6 +194,12 @@ class _Request(NamedTuple):
             return int(span[2])
         self.part.begin(version)
         return int(response.headers.get("Content-Length") or 0)
+
+    def _require_all(self, headers: Mapping[str, str]) -> None:
+        """Make sure that nothing more comes because all is here, as after a kill at the last moment."""
+        if headers.get("Content-Range") != f"bytes */{self.part.size}":
+            self.part.drop()
+            raise _CutError("it has fewer bytes than are here")
 
     def _is_other(self, version: _Version) -> bool:
         """Tell that what comes is not of the version that is here, though the server should have noticed."""
@@ -296,15 +301,3 @@ def _alone(target: Path) -> Iterator[None]:
         if os.name == "posix" and not try_lock(lock):
             raise SapbertError(f"{target} is being fetched by another process")
         yield
-
-
-@contextmanager
-def _full_disk_explained(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise SapbertError(
-            f"{target.parent}: no space is left; make room and give the same command again, which goes on"
-        ) from error

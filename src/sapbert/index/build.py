@@ -10,9 +10,7 @@ precision are found. For kind ann the number of candidates is doubled until reca
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -21,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.artifacts import Manifest, create
+from sapbert.artifacts import Manifest, create, full_disk_explained
 from sapbert.encoder.leading import LeadingDimensions, PortableEncoder, leading
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.chunks import Chunk, ChunkStore
@@ -74,7 +72,10 @@ def build_index(
         require_scipy()
     encoder = LeadingDimensions.of(encoder, settings.dimensions)
     chunks = run_folder(target)
-    with _full_disk_explained(chunks), create(target, overwrite=overwrite) as draft:
+    with (
+        full_disk_explained(chunks.parent, f"what is in {chunks.name}"),
+        create(target, overwrite=overwrite) as draft,
+    ):
         (draft.path / ENTRIES).mkdir()
         entries = write_entries(vocabulary, draft.path / ENTRIES, inverted=settings.inverted)
         kind, precision = settings.resolved(len(entries))
@@ -236,16 +237,3 @@ def _measure(folder: Path, kind: Kind, sample: Sample, truth: Near) -> dict[str,
         lambda number: sample.recall(open_search(folder, kind, number), truth)
     )
     return {"recall@10": recall, "candidates": candidates}
-
-
-@contextmanager
-def _full_disk_explained(chunks: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise SapbertError(
-            f"{chunks.parent}: no space is left; make room and give the same command again, "
-            f"which goes on with what is in {chunks.name}"
-        ) from error
