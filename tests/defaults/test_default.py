@@ -127,6 +127,7 @@ def test_a_folder_given_as_a_mention_is_pointed_out(sapbert: Sapbert, home: Path
 
     assert done.code == 2
     assert "is a folder, not a mention: give" in " ".join(done.err.split())
+    assert sapbert("link", "heart attack " * 1000).code == 0
 
 
 def test_the_default_encoder_is_turned_back_and_measured(

@@ -119,7 +119,6 @@ def link(
     Candidates come one a row, the best of a mention first; that is the answer, or NIL. All columns of a
     table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
     """
-    from sapbert.artifacts import MANIFEST
     from sapbert.linking.linker import Linker, LinkSettings
 
     kind = _kind(out, LinkFormat.JSONL if json else format)
@@ -127,7 +126,7 @@ def link(
         raise typer.BadParameter("give --json or --format, not both")
     if mentions and file is not None:
         raise typer.BadParameter("give mentions or --file, not both")
-    if mentions and (Path(mentions[0]) / MANIFEST).is_file():
+    if mentions and _is_artifact(mentions[0]):
         raise typer.BadParameter(f"{mentions[0]} is a folder, not a mention: give --index {mentions[0]}")
     if out is None and (resume or overwrite):
         raise typer.BadParameter("--resume and --overwrite go with --out")
@@ -201,6 +200,16 @@ def _kind(out: Path | None, asked: LinkFormat | None) -> LinkFormat:
     if (asked or told) is None:
         raise typer.BadParameter(f"{out.name} tells no format ({', '.join(_SUFFIXES)}): give --format")
     return asked or told or LinkFormat.CSV
+
+
+def _is_artifact(mention: str) -> bool:
+    """Tell a folder that sapbert wrote, which was meant for --index, from a mention."""
+    from sapbert.artifacts import MANIFEST
+
+    try:
+        return (Path(mention) / MANIFEST).is_file()
+    except OSError:  # longer than a path may be
+        return False
 
 
 def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, index: str) -> None:
