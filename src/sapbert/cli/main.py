@@ -20,6 +20,7 @@ from sapbert.cli import (
     pairs,
     plot,
     read,
+    serve,
     show,
     sweep,
     train,
@@ -42,6 +43,7 @@ _STAGES = (
     "evaluate",
     "compare",
     "plot",
+    "serve",
     "show",
 )
 
@@ -74,6 +76,7 @@ app.command("benchmark")(benchmark.benchmark)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.add_typer(plot.app, name="plot")
+app.command("serve")(serve.serve)
 app.command("show")(show.show)
 _INTERRUPTED = 130
 

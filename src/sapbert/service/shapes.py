@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 MOST_CANDIDATES = 100
 """The largest k."""
 MOST_WORDS = 100
 """Values of one filter."""
-_EXAMPLE = {
+_EXAMPLE: JsonDict = {
     "concept_id": "mesh:D009203",
     "preferred_name": "Myocardial Infarction",
     "matched_name": "heart attack",
