@@ -9,14 +9,16 @@ from pathlib import Path
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from sapbert.service import api, reconcile
-from sapbert.service.guard import Guard, problem
+from sapbert.service.guard import FAILED, Guard, problem
 from sapbert.service.metrics import Metrics
 from sapbert.service.state import Service, State
 from sapbert.version import __version__
 
+_ROUTERS = (api.router, api.metrics_router, reconcile.router)
 _ABOUT = "Links mentions to the concepts of biomedical vocabularies."
 _WORDS = {404: "there is nothing here", 405: "this cannot be done here"}
 """For what the framework says in words of its own."""
@@ -44,17 +46,18 @@ def routes(lifespan: Lifespan | None = None) -> FastAPI:
         separate_input_output_schemas=False,
         lifespan=lifespan,
     )
-    app.include_router(api.router)
-    app.include_router(api.metrics_router)
-    app.include_router(reconcile.router)
+    for router in _ROUTERS:
+        app.include_router(router)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
+    # The guard logs it, and would answer too late: the framework has words of its own for it.
+    app.add_exception_handler(Exception, _failed)
     return app
 
 
 def service_of(state: State, *, log_mentions: bool = False, metrics_folder: Path | None = None) -> Service:
     """Return what a worker works with."""
-    paths = sorted({getattr(route, "path", "") for route in routes().routes})
+    paths = sorted({route.path for router in _ROUTERS for route in router.routes if isinstance(route, Route)})
     return Service(state, Metrics(paths, metrics_folder), log_mentions=log_mentions)
 
 
@@ -64,6 +67,10 @@ async def _refused(_request: Request, error: Exception) -> Response:
     if words is not None and error.detail in ("Not Found", "Method Not Allowed"):
         return problem(HTTPException(error.status_code, words, error.headers))
     return problem(error)
+
+
+async def _failed(_request: Request, _error: Exception) -> Response:
+    return problem(FAILED)
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:

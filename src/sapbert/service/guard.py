@@ -48,6 +48,9 @@ _HEADERS = {
 }
 
 
+FAILED: Final = HTTPException(500, "internal error; the log has more under this X-Request-ID")
+
+
 @dataclass(slots=True, eq=False)
 class Exchange:
     """One request, as far as the guard and the log know it."""
@@ -110,7 +113,7 @@ class Guard:
         except Exception as error:  # noqa: BLE001  # a client learns nothing of it, the log does
             failure = error
             if not outlet.started:
-                await problem(refused(500, "internal error"))(scope, receive, outlet)
+                await problem(FAILED)(scope, receive, outlet)
         finally:
             self._note(scope, exchange, time.perf_counter() - start, failure)
 

@@ -156,7 +156,7 @@ def surroundings(served: Served, mention: str, *, names: int) -> MapAnswer:
                 name=entries.texts[row],
                 concept_ids=[entries.concepts[number] for number in dict.fromkeys(concepts)],
                 preferred_name=entries.preferred[concepts[0]],
-                score=score,
+                score=round(score, 6),
             )
         )
     return MapAnswer(x=places[0, 0], y=places[0, 1], explained=explained, points=points)

@@ -75,7 +75,7 @@ class Metrics:
                 value = cells[self._places[f"{route} {status}"]]
                 if value:
                     labels = f'route="{route}",status="{status or OTHER}"'
-                    yield f"sapbert_requests_total{{{labels}}} {value:g}"
+                    yield f"sapbert_requests_total{{{labels}}} {value:.15g}"
         yield from _head("sapbert_request_seconds", "histogram", "From the first byte to the last.")
         for route in self._routes:
             yield from self._histogram(cells, route, "sapbert_request_seconds", f'route="{route}",', _SECONDS)
@@ -84,7 +84,7 @@ class Metrics:
         for kind, figures in (("counter", _COUNTERS), ("gauge", _GAUGES)):
             for name, about in figures.items():
                 yield from _head(name, kind, about)
-                yield f"{name} {cells[self._places[name]]:g}"
+                yield f"{name} {cells[self._places[name]]:.15g}"
         yield from _head("sapbert_linker_info", "gauge", "The indexes that are served.")
         for name, fingerprint in linkers.items():
             yield f'sapbert_linker_info{{linker="{name}",fingerprint="{fingerprint}"}} 1'
@@ -98,10 +98,10 @@ class Metrics:
         total = 0.0
         for bound, count in zip((*map(str, bounds), "+Inf"), counts, strict=True):
             total += count
-            yield f'{name}_bucket{{{labels}le="{bound}"}} {total:g}'
+            yield f'{name}_bucket{{{labels}le="{bound}"}} {total:.15g}'
         inner = f"{{{labels.rstrip(',')}}}" if labels else ""
-        yield f"{name}_sum{inner} {cells[self._places[f'{cell} sum']]:.9g}"
-        yield f"{name}_count{inner} {total:g}"
+        yield f"{name}_sum{inner} {cells[self._places[f'{cell} sum']]:.15g}"
+        yield f"{name}_count{inner} {total:.15g}"
 
     def _observe(self, cell: str, bounds: Sequence[float], value: float) -> None:
         self._add(f"{cell} {bisect_left(bounds, value)}", 1)

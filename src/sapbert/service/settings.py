@@ -149,7 +149,7 @@ def _checked(content: dict[str, Any]) -> ServiceSettings:
             _refuse_unknown(part, table, f"{name}.{key}.")
     _refuse_unknown(Limits, content.get("limits", {}), "limits.")
     try:
-        return TypeAdapter(ServiceSettings).validate_python(content)
+        return TypeAdapter(ServiceSettings).validate_python({"linkers": {}, **content})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
