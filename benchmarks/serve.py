@@ -5,8 +5,8 @@
 Mentions are names of the index with a letter changed, each asked once, so that every one is encoded and
 searched. Requests are sent at fixed times whether or not earlier ones were answered, and latency counts from
 the time a request was due: a service that falls behind cannot hide it. The marks: at 150 requests a second
-99 % within 150 ms and no error; 10,000 mentions in one request in bounded memory; of a flood, what is too much
-is answered 503 within a second, and a request after it as fast as before it.
+99 % within 150 ms and no error; 10,000 mentions in one request in bounded memory; of a flood, what is too
+much is answered 503 within a second, and a request after it as fast as before it.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Client:
             self._free.put_nowait(None)
 
     async def link(self, mentions: list[str], due: float, *, accept: str = "application/json") -> Answered:
+        """Link mentions; a connection that breaks is status 0."""
         connection = await self._free.get()
         try:
             reader, writer = connection or await asyncio.open_connection("127.0.0.1", self._port)
@@ -87,9 +88,7 @@ async def read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     return status, b"%d" % size
 
 
-async def steady(
-    rate: float, seconds: float, send: Callable[[float], Awaitable[Answered]]
-) -> list[Answered]:
+async def steady(rate: float, seconds: float, send: Callable[[float], Awaitable[Answered]]) -> list[Answered]:
     start = time.perf_counter()
     tasks = []
     for number in range(int(rate * seconds)):
@@ -142,6 +141,7 @@ class Server:
         return [self._process.pid, *map(int, children)]
 
     def cpu_seconds(self) -> float:
+        """Return what all its processes have used."""
         ticks = 0
         for pid in self._pids():
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -157,6 +157,7 @@ class Server:
         return round(max(found), 1)
 
     def stop(self) -> None:
+        """Stop it and wait for its end."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
         self._reader.wait(10)

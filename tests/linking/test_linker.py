@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError
+from sapbert.index.entries import Entries
 from sapbert.linking import linker as linker_module
 from sapbert.linking import search
 from sapbert.linking.calibration import Method, Platt
 from sapbert.linking.confidence import Calibration
 from sapbert.linking.linker import Candidate, Linker, LinkSettings
-from sapbert.linking.search import DenseSearch
+from sapbert.linking.search import DenseSearch, Scope, scope_of
 from sapbert.text import fold
 from tests.index.conftest import NgramEncoder, Row
 from tests.linking.conftest import FACTS, Bench, LetterEncoder, bench_of
@@ -254,8 +255,12 @@ def test_what_filters_leave_is_found_once_for_many_calls(
     linker: Linker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
-    original = linker_module.scope_of
-    monkeypatch.setattr(linker_module, "scope_of", lambda *asked: found.append(asked[1]) or original(*asked))
+
+    def counted(entries: Entries, types: Sequence[str], *others: Sequence[str]) -> Scope:
+        found.append(types)
+        return scope_of(entries, types, *others)
+
+    monkeypatch.setattr(linker_module, "scope_of", counted)
     wanted = LinkSettings(types=("T047",))
     for mention, filters in (("a", wanted), ("b", LinkSettings()), ("c", wanted)):
         linker.link([mention], settings=filters)

@@ -13,7 +13,8 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
 from sapbert.linking.linker import Linker
-from sapbert.service.app import create_app, service_of
+from sapbert.service.app import routes, service_of
+from sapbert.service.guard import Guard
 from sapbert.service.limits import allowances
 from sapbert.service.linkers import Served
 from sapbert.service.settings import KeySettings, Limits, LinkerSettings, ServiceSettings
@@ -85,9 +86,12 @@ def make_state(linkers: dict[str, Linker]) -> Callable[..., State]:
 def make_bench(make_state: Callable[..., State]) -> MakeBench:
     """Make a service: `make_bench(limits=Limits(mentions=2), log_mentions=True)`."""
 
+    # Routes take long to make and know nothing of the service behind them.
+    application = routes()
+
     def make(*, log_mentions: bool = False, **asked: Any) -> Bench:
         service = service_of(make_state(**asked), log_mentions=log_mentions)
-        app = create_app(service)
+        app = Guard(application, service=service)
         return Bench(service, app, TestClient(app))
 
     return make

@@ -49,7 +49,8 @@ def test_a_lone_request_is_worked_on_at_once() -> None:
 
 
 def test_requests_that_come_while_the_thread_is_busy_share_a_batch() -> None:
-    worker, sizes = Worker(), []
+    worker = Worker()
+    sizes: list[int] = []
     worker.may.clear()
 
     async def scenario(batcher: Batcher) -> Any:
@@ -158,13 +159,11 @@ def test_any_function_can_be_called_on_the_thread() -> None:
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.lists(st.text(max_size=3), min_size=1, max_size=90))))
 @settings(max_examples=30, deadline=None)
 def test_everybody_gets_the_answers_to_their_own(asked: list[tuple[str, list[str]]]) -> None:
+    def worker(key: str) -> Callable[[list[str]], list[str]]:
+        return lambda texts: [key + text for text in texts]
+
     async def scenario(batcher: Batcher) -> list[Any]:
-        return await asyncio.gather(
-            *(
-                batcher.work(key, items, lambda texts, key=key: [key + text for text in texts])
-                for key, items in asked
-            )
-        )
+        return await asyncio.gather(*(batcher.work(key, items, worker(key)) for key, items in asked))
 
     assert [list(answer) for answer in run(scenario)] == [
         [key + item for item in items] for key, items in asked

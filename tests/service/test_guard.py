@@ -48,7 +48,9 @@ async def answer(app: ASGIApp, messages: Sequence[Message], **scope: Any) -> lis
     sent: list[Message] = []
 
     async def receive() -> Message:
-        return next(waiting, None) or await asyncio.Future()
+        for message in waiting:
+            return message
+        return await asyncio.Future[Message]()
 
     async def send(message: Message) -> None:
         sent.append(message)
@@ -99,7 +101,7 @@ def test_without_a_key_nothing_is_told(
     make_bench: MakeBench, key: str, path: str, headers: dict[str, str]
 ) -> None:
     client = with_key(make_bench, key).client
-    encoded = {name: value.encode() for name, value in headers.items()}
+    encoded = {name.encode(): value.encode() for name, value in headers.items()}
     found = client.request("POST" if path == "/v1/link" else "GET", path, headers=encoded)
     assert error_of(found, 401) == "send a key: Authorization: Bearer KEY"
     assert found.headers["www-authenticate"] == "Bearer"
@@ -125,10 +127,10 @@ def test_a_key_in_the_address_counts_for_reconciliation_alone(make_bench: MakeBe
 
 def test_a_key_has_its_own_limits(make_bench: MakeBench, key: str) -> None:
     client = with_key(make_bench, key, mentions_per_second=0.001).client
-    ask = lambda: client.post("/v1/link", json={"mentions": ["cold"] * 50}, headers=bearer(key))  # noqa: E731
+    asked = {"mentions": ["cold"] * 50}
 
-    assert ask().status_code == 200
-    late = ask()
+    assert client.post("/v1/link", json=asked, headers=bearer(key)).status_code == 200
+    late = client.post("/v1/link", json=asked, headers=bearer(key))
 
     assert error_of(late, 429) == "this key may link 0.001 mentions a second"
     assert int(late.headers["retry-after"]) == pytest.approx(49_001, abs=2)

@@ -21,7 +21,7 @@ from tests.service import schemas
 from tests.service.conftest import Bench, MakeBench, error_of
 
 REQUESTS = sorted((GOLDEN / "openrefine").glob("*.http"))
-"""Requests in the shapes that OpenRefine sends, with invented content."""
+"""Requests as OpenRefine composes them (its class StandardReconConfig), with invented content."""
 
 
 def ask(client: TestClient, queries: Any, path: str = "/reconcile") -> Any:
@@ -78,6 +78,11 @@ def test_an_identifier_finds_its_concept(client: TestClient) -> None:
 @pytest.mark.parametrize("wanted", ["T033", ["T033"], [{"id": "T033", "name": "Finding"}]])
 def test_types_are_conditions(client: TestClient, wanted: Any) -> None:
     assert ids(best(client, query="cold", type=wanted, type_strict="should")) == ["hp:1"]
+
+
+@pytest.mark.parametrize("wanted", ["", [], [""]])
+def test_no_type_is_no_condition(client: TestClient, wanted: Any) -> None:
+    assert best(client, query="cold", type=wanted) == best(client, query="cold")
 
 
 def test_of_several_types_any_will_do_unless_all_are_asked_for(client: TestClient) -> None:

@@ -64,6 +64,7 @@ def test_any_folder_makes_a_name(name: str) -> None:
 
 
 INDEX = '[linkers.a]\nindex = "x"\n'
+KEY = f'[keys.bob]\nsha256 = "{DIGEST}"\n'
 
 
 @pytest.mark.parametrize(
@@ -72,14 +73,14 @@ INDEX = '[linkers.a]\nindex = "x"\n'
         ("", "a service needs a linker"),
         ("[linkers]", "a service needs a linker"),
         ("[linkers.a]", "linkers.a.index: Field required"),
-        ('[linkers.a]\nindex = "x"\ntitel = "y"', "there is no setting linkers.a.titel; the nearest is linkers.a.title"),
+        (INDEX + 'titel = "y"', "there is no setting linkers.a.titel; the nearest is linkers.a.title"),
         (INDEX + "[limit]\nmentions = 1", "there is no setting limit; the nearest is limits"),
-        (INDEX + "[limits]\nmention = 1", "there is no setting limits.mention; the nearest is limits.mentions"),
+        (INDEX + "[limits]\nmention = 1", "no setting limits.mention; the nearest is limits.mentions"),
         (INDEX + "[limits]\nmentions = 0", "limits.mentions must be above 0, got 0"),
         (INDEX + '[limits]\nmentions = "many"', "limits.mentions: Input should be a valid integer"),
         (INDEX + '[keys.bob]\nsha256 = "secret"', "sha256 has 64 digits"),
-        (INDEX + f'[keys.bob]\nsha256 = "{DIGEST}"\nrequests = 0', "requests must be at least 1, got 0"),
-        (INDEX + f'[keys.bob]\nsha256 = "{DIGEST}"\nmentions_per_second = -1', "mentions_per_second must be above 0"),
+        (INDEX + f"{KEY}requests = 0", "requests must be at least 1, got 0"),
+        (INDEX + f"{KEY}mentions_per_second = -1", "mentions_per_second must be above 0"),
         (INDEX + '[keys."a b"]\nsha256 = "' + DIGEST + '"', "'a b' is no name for a linker or a key"),
         ('[linkers."../x"]\nindex = "x"', "'../x' is no name"),
         ("linkers = 7", "linkers: Input should be a valid"),

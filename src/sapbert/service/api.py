@@ -89,29 +89,30 @@ async def link_mentions(asked: LinkRequest, request: Request, linker: LinkerName
     first = await anext(texts)
     if streamed:
         return StreamingResponse(_stream(first, texts), media_type=NDJSON)
-    answers = ",".join([*first, *[text async for piece in texts for text in piece]])
-    head = json.dumps({"linker": served.name, "fingerprint": served.linker.fingerprint})
-    return Response(f'{head[:-1]}, "answers": [{answers}]}}', media_type="application/json")
+    answers = b",".join([*first, *[text async for piece in texts for text in piece]])
+    head = json.dumps({"linker": served.name, "fingerprint": served.linker.fingerprint})[:-1].encode()
+    return Response(head + b', "answers": [' + answers + b"]}", media_type="application/json")
 
 
-async def _texts(mentions: Sequence[str], pieces: AsyncIterator[list[list[Row]]]) -> AsyncIterator[list[str]]:
+async def _texts(
+    mentions: Sequence[str], pieces: AsyncIterator[list[list[Row]]]
+) -> AsyncIterator[list[bytes]]:
     """Yield the answers to mentions as JSON, some at a time."""
     waiting = iter(mentions)
     async for piece in pieces:
-        yield [
-            json.dumps({"mention": next(waiting), "candidates": candidates}, ensure_ascii=False)
-            for candidates in piece
-        ]
+        answers = ({"mention": next(waiting), "candidates": candidates} for candidates in piece)
+        # Half a surrogate pair, which JSON can carry, goes back as it came: escaped.
+        yield [json.dumps(answer, ensure_ascii=False).encode(errors="backslashreplace") for answer in answers]
 
 
-async def _stream(first: list[str], rest: AsyncIterator[list[str]]) -> AsyncIterator[str]:
+async def _stream(first: list[bytes], rest: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
     """Yield answers one a line; if that fails on the way, the last line says so."""
-    yield "\n".join(first) + "\n"
+    yield b"\n".join(first) + b"\n"
     try:
         async for piece in rest:
-            yield "\n".join(piece) + "\n"
+            yield b"\n".join(piece) + b"\n"
     except HTTPException as error:
-        yield json.dumps({"error": error.detail}) + "\n"
+        yield json.dumps({"error": error.detail}).encode() + b"\n"
 
 
 @router.get("/concepts/{concept_id:path}", summary="Show a concept", responses=_problems(404, 422))
@@ -136,16 +137,14 @@ async def search(
     prefix: Annotated[str, Query(min_length=1, max_length=MOST_CHARACTERS, examples=["heart a"])],
     limit: Annotated[int, Query(ge=1, le=MOST_CANDIDATES)] = 10,
     type: Annotated[
-        list[Word] | None, Query(max_length=MOST_WORDS, description="Only concepts of these types.")
-    ] = None,
+        list[Word], Query(max_length=MOST_WORDS, description="Only concepts of these types.")
+    ] = [],  # noqa: B006  # the framework copies it
     linker: LinkerName = None,
 ) -> SearchAnswer:
     """Return concepts with a name that begins so, or an identifier (`mesh:D0092`)."""
     exchange = exchange_of(request)
     served = exchange.state.linker(linker)
-    results = await call(
-        exchange, served, lambda: lookup.search(served, prefix, limit=limit, types=type or ())
-    )
+    results = await call(exchange, served, lambda: lookup.search(served, prefix, limit=limit, types=type))
     return SearchAnswer(results=results)
 
 

@@ -111,7 +111,7 @@ async def reconcile(
 def _settings(served: Served, query: EntityQuery) -> LinkSettings | None:
     """Return how to link; None where a condition names what the index does not have."""
     entries = served.linker.entries
-    types = (*query.type, *query.values("type"))
+    types = tuple(filter(None, (*query.type, *query.values("type"))))
     sources = tuple(query.values("source"))
     known = [word for word in types if word in entries.types]
     if (types and not known) or any(source not in entries.sources for source in sources):
@@ -121,7 +121,7 @@ def _settings(served: Served, query: EntityQuery) -> LinkSettings | None:
 
 def _candidates(served: Served, query: EntityQuery, rows: list[Row]) -> list[Row]:
     if query.type_strict == "all":
-        wanted = set(query.type)
+        wanted = {word for word in query.type if word}
         rows = [row for row in rows if wanted <= set(row["types"])]
     alone = sum(row["how"] == "exact" for row in rows) == 1
     found = [_candidate(row, match=alone and row["how"] == "exact") for row in rows]
