@@ -29,7 +29,8 @@ BATCH = 2048
 """Mentions encoded and searched together."""
 _READ = 10_000
 """Characters of a mention that are encoded: more than any encoder reads."""
-_REMEMBERED = 1 << 16
+_REMEMBERED = 1 << 18
+"""Candidates of all answers that are remembered, some 80 MB; an answer without any counts as one."""
 _LONG = 200
 """Characters above which a mention is not expected to come again."""
 
@@ -95,10 +96,12 @@ class Linker:
         """Of the index."""
         self.encoder = encoder
         self.search = search
-        self._calibration = calibration
+        self.calibration = calibration
+        """What gives the best candidate of a mention its confidence."""
         self._strict = strict
         self._added: dict[str, dict[int, str]] = {}
         self._answers: OrderedDict[tuple[str, int, LinkSettings], list[Candidate]] = OrderedDict()
+        self._remembered = 0
         self._scope: tuple[LinkSettings, Scope] | None = None
         self._lock = Lock()
 
@@ -148,6 +151,7 @@ class Linker:
                 if number >= 0:
                     self._added.setdefault(fold(mention), {}).setdefault(number, mention)
             self._answers.clear()
+            self._remembered = 0
         return int((numbers >= 0).sum())
 
     def is_name(self, mention: str) -> bool:
@@ -168,8 +172,7 @@ class Linker:
             raise ConfigError(f"k is the number of candidates wanted, at least 1, got {k}")
         self._judge_for(settings)
         scope = self._scope_of(settings)
-        # Half a surrogate pair, which JSON can carry, is no text that an encoder reads.
-        texts = [fold(mention.encode(errors="replace").decode()) for mention in mentions]
+        texts = list(map(_folded, mentions))
         answers: dict[str, list[Candidate]] = {"": []}
         new = []
         for text in dict.fromkeys(texts):
@@ -183,6 +186,18 @@ class Linker:
                 answers[text] = answer
                 self._remember(text, k, settings, answer)
         return [list(answers[text]) for text in texts]
+
+    def recall(
+        self, mentions: Sequence[str], *, k: int = 5, settings: LinkSettings = DEFAULTS
+    ) -> list[list[Candidate]] | None:
+        """Return what `link` would, at once, if it remembers every mention; else None."""
+        answers = []
+        for text in map(_folded, mentions):
+            answer = self._recall(text, k, settings) if text else []
+            if answer is None:
+                return None
+            answers.append(list(answer))
+        return answers
 
     def _answer(
         self, texts: list[str], k: int, settings: LinkSettings, scope: Scope
@@ -242,7 +257,7 @@ class Linker:
 
     def _judge_for(self, settings: LinkSettings) -> Calibration | None:
         """Return the calibration, if it was fitted on mentions linked in this way."""
-        judge = self._calibration
+        judge = self.calibration
         if judge is None or judge.exact == settings.exact:
             return judge
         if not self._strict:
@@ -256,7 +271,8 @@ class Linker:
         if known is not None and known[0] == settings:
             return known[1]
         scope = scope_of(self.entries, settings.types, settings.sources, settings.prefixes)
-        self._scope = (settings, scope)
+        if scope.rows is not None:
+            self._scope = (settings, scope)
         return scope
 
     def _recall(self, text: str, k: int, settings: LinkSettings) -> list[Candidate] | None:
@@ -267,6 +283,18 @@ class Linker:
         if len(text) > _LONG:
             return
         with self._lock:
+            # Two threads may have linked the same mention.
+            self._remembered -= _weight(self._answers.pop((text, k, settings), None))
             self._answers[text, k, settings] = answer
-            if len(self._answers) > _REMEMBERED:
-                self._answers.popitem(last=False)
+            self._remembered += _weight(answer)
+            while self._remembered > _REMEMBERED:
+                self._remembered -= _weight(self._answers.popitem(last=False)[1])
+
+
+def _folded(mention: str) -> str:
+    # Half a surrogate pair, which JSON can carry, is no text that an encoder reads.
+    return fold(mention.encode(errors="replace").decode())
+
+
+def _weight(answer: list[Candidate] | None) -> int:
+    return 0 if answer is None else max(len(answer), 1)
