@@ -25,7 +25,9 @@ class CalibrationMethod(StrEnum):
 
 
 def calibrate(
-    index: Annotated[Path, typer.Argument(help="Written by `sapbert index`.", show_default=False)],
+    index: Annotated[
+        str, typer.Argument(help="Written by `sapbert index`; or `default`.", show_default=False)
+    ],
     mentions: Annotated[
         Path,
         typer.Argument(
@@ -84,11 +86,12 @@ def calibrate(
     _tell(fitted, out)
 
 
-def _weight(index: Path, asked: float | None) -> float:
+def _weight(index: str, asked: float | None) -> float:
     """Return the weight to open an index with: any but 0 where it is to be fitted."""
+    from sapbert.defaults import chosen
     from sapbert.index.sparse import SPARSE
 
-    return asked if asked is not None else float((index / SPARSE).is_dir())
+    return asked if asked is not None else float((chosen(index, "index") / SPARSE).is_dir())
 
 
 def _require_figure(target: Path, *, overwrite: bool) -> None:

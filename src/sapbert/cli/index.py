@@ -17,11 +17,15 @@ from sapbert.index.settings import IndexSettings, Kind, Precision
 if TYPE_CHECKING:
     from sapbert.vocab.intake import Progress
 
+_LONG = 100
+"""Seconds above which a time is told in minutes."""
+
 
 def index(
     vocabulary: Annotated[Path, typer.Argument(help="Written by `sapbert read` or `sapbert merge`.")],
     model: Annotated[
-        str, typer.Option(help="Encoder: written by `sapbert export`, or any that this can export.")
+        str,
+        typer.Option(help="Encoder: `default`, written by `sapbert export`, or any that this can export."),
     ],
     out: Out,
     kind: Annotated[
@@ -34,6 +38,19 @@ def index(
         Precision | None,
         typer.Option(help="Of the vectors on disk.", show_default="fp32 for flat, int8 for ann"),
     ] = None,
+    dimensions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Store so many leading ones, if the encoder was trained for it.", show_default="all"
+        ),
+    ] = None,
+    inverted: Annotated[
+        bool,
+        typer.Option(
+            "--inverted/--no-inverted",
+            help="Keep 'Infarction, Myocardial' where there is 'Myocardial Infarction'.",
+        ),
+    ] = True,
     variant: Annotated[
         Literal["fp32", "int8"] | None,
         typer.Option(help="Of the encoder.", show_default="as its folder prefers"),
@@ -60,7 +77,9 @@ def index(
 
     refuse_occupied(out, overwrite=overwrite)
     opened = Vocabulary.open(vocabulary)
-    settings = IndexSettings(kind=kind, precision=precision, hybrid=hybrid)
+    settings = IndexSettings(
+        kind=kind, precision=precision, dimensions=dimensions, inverted=inverted, hybrid=hybrid
+    )
     try:
         with _exported(model) as folder, _progress() as progress:
             manifest = build_index(
@@ -71,6 +90,7 @@ def index(
                 update=update,
                 overwrite=overwrite,
                 progress=progress,
+                on_forecast=_tell_forecast,
             )
     except KeyboardInterrupt:
         typer.echo(f"stopped; what is finished is in {run_folder(out)}, the same command goes on", err=True)
@@ -81,10 +101,12 @@ def index(
 @contextmanager
 def _exported(model: str) -> Iterator[Path]:
     """Give out the folder of an encoder that runs without torch, exported to a passing place if need be."""
+    from sapbert.defaults import chosen
     from sapbert.encoder.onnx import is_exported
 
-    if is_exported(Path(model)):
-        yield Path(model)
+    folder = chosen(model, "encoder")
+    if is_exported(folder):
+        yield folder
         return
     try:
         from sapbert.encoder.export import export_model
@@ -96,6 +118,12 @@ def _exported(model: str) -> Iterator[Path]:
     with TemporaryDirectory(prefix="sapbert-") as place:
         export_model(model, Path(place) / "encoder")
         yield Path(place) / "encoder"
+
+
+def _tell_forecast(names: int, rate: float) -> None:
+    seconds = names / rate
+    wait = f"{seconds:.0f} seconds" if seconds < _LONG else f"{seconds / 60:.0f} minutes"
+    typer.echo(f"{names:,} names to encode, {rate:,.0f} a second: about {wait}", err=True)
 
 
 @contextmanager

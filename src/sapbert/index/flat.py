@@ -1,7 +1,8 @@
 """Exact search: every mention is compared with every vector, some thousand rows at a time.
 
 A matrix product finds who may be among the best k, with a little room for its rounding; `Vectors.rank` then
-decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index.
+decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index; the floats
+of a small one that is stored in less are kept, since making them takes longer than comparing them.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.index.vectors import ROUNDING, Vectors, checked, no_results
+from sapbert.index.settings import Precision
+from sapbert.index.vectors import ROUNDING, Rows, Vectors, checked, no_results
 
 BLOCK_BYTES = 64 << 20
 """Vectors compared at a time, in float32. With less, BLAS is busy calling its threads together."""
+KEPT_BYTES = 128 << 20
+"""Floats of all vectors that are kept between searches."""
 MENTIONS = 256
 """Mentions that go through all vectors together."""
 
@@ -22,6 +26,7 @@ class FlatIndex:
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
+        self._kept: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -55,12 +60,20 @@ class FlatIndex:
         for start in range(0, total, step):
             stop = min(start + step, total)
             block = slice(start, stop) if rows is None else rows[start:stop]
-            scores = mentions @ self.vectors.floats(block).T  # (mentions, block)
+            scores = mentions @ self._floats(block).T  # (mentions, block)
             for own, own_best in zip(scores, best, strict=True):
                 hits = np.flatnonzero(own >= own_best.floor)
                 if len(hits):
                     own_best.add(own[hits], hits + start if rows is None else rows[hits + start])
         return [own_best.rows for own_best in best]
+
+    def _floats(self, block: Rows) -> NDArray[np.float32]:
+        small = 4 * len(self) * self.dimension <= KEPT_BYTES
+        if self.vectors.precision is Precision.FP32 or not small:
+            return self.vectors.floats(block)
+        if self._kept is None:
+            self._kept = self.vectors.floats(slice(None))
+        return self._kept[block]
 
 
 class _Best:

@@ -1,7 +1,8 @@
-"""Unit vectors on disk, in full, half or a quarter of the room, mapped into memory.
+"""Unit vectors on disk, in full, half, a quarter or an eighth of the room, mapped into memory.
 
-`int8` rounds each vector to 127 steps of its largest component, and scores are cosines with that. Whatever
-the precision, arithmetic is in float32 and some thousand rows at a time: no file is held in memory whole.
+`int8` rounds each vector to 127 steps of its largest component, `int4` to 7, and puts two into a byte; scores
+are cosines with that. Where room is short, more dimensions in `int4` link better than fewer in `int8`.
+Whatever the precision, arithmetic is in float32 and some thousand rows at a time: no file is held whole.
 
 Scores that are given out come from `rank` alone. A matrix product may round a row's score differently in
 other company; `rank` does not: equal vectors have equal scores, alone as in a batch.
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.arrays import ArrayWriter, map_array
+from sapbert.errors import ConfigError
 from sapbert.index.settings import Precision
 from sapbert.protocols import Index
 
@@ -25,11 +27,14 @@ Rows = slice | NDArray[np.integer[Any]]
 ROUNDING = 1e-5
 """More than two ways to compute the cosine of unit vectors in float32 ever differ."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
-_STEPS = 127
+_STEPS = {Precision.INT8: 127, Precision.INT4: 7}
+_ZERO = 8
+"""What stands for 0 in half a byte."""
 _DTYPES: dict[Precision, type[np.generic]] = {
     Precision.FP32: np.float32,
     Precision.FP16: np.float16,
     Precision.INT8: np.int8,
+    Precision.INT4: np.uint8,
 }
 
 
@@ -38,9 +43,9 @@ class Vectors:
     """Many unit vectors."""
 
     data: NDArray[Any]
-    """As stored.  # (rows, dimension)"""
+    """As stored.  # (rows, dimension), of int4 (rows, dimension / 2)"""
     scales: NDArray[np.float32] | None
-    """What each row of int8 is multiplied with.  # (rows,)"""
+    """What each row of integers is multiplied with.  # (rows,)"""
 
     @classmethod
     def open(cls, folder: Path) -> Vectors:
@@ -54,7 +59,7 @@ class Vectors:
     @property
     def dimension(self) -> int:
         """Length of one vector."""
-        return int(self.data.shape[1])
+        return int(self.data.shape[1]) * (2 if self.precision is Precision.INT4 else 1)
 
     @property
     def precision(self) -> Precision:
@@ -63,7 +68,8 @@ class Vectors:
 
     def floats(self, rows: Rows) -> NDArray[np.float32]:
         """Return some of the vectors in float32.  # (rows, dimension)"""
-        floats = self.data[rows].astype(np.float32, copy=False)
+        data = self.data[rows]
+        floats = _unpacked(data) if data.dtype == np.uint8 else data.astype(np.float32, copy=False)
         if self.scales is not None:
             floats *= self.scales[rows][:, np.newaxis]
         return floats
@@ -88,8 +94,9 @@ class VectorWriter:
     """Writes the files of `Vectors` piece by piece."""
 
     def __init__(self, folder: Path, dimension: int, precision: Precision) -> None:
-        self._data = ArrayWriter(folder / _VECTORS, _DTYPES[precision], dimension)
-        self._scales = ArrayWriter(folder / _SCALES, np.float32) if precision is Precision.INT8 else None
+        width = dimension // 2 if precision is Precision.INT4 else dimension
+        self._data = ArrayWriter(folder / _VECTORS, _DTYPES[precision], width)
+        self._scales = ArrayWriter(folder / _SCALES, np.float32) if precision in _STEPS else None
 
     def append(self, vectors: Vectors) -> None:
         """Append vectors of the precision that is being written."""
@@ -110,12 +117,29 @@ class VectorWriter:
 
 def quantised(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
     """Return unit vectors as they are stored."""
-    if precision is not Precision.INT8:
+    if precision not in _STEPS:
         return Vectors(vectors.astype(_DTYPES[precision]), None)
     largest = np.abs(vectors).max(axis=1, keepdims=True)
-    steps = np.rint(vectors / np.where(largest > 0, largest, 1) * _STEPS)
+    steps = np.rint(vectors / np.where(largest > 0, largest, 1) * _STEPS[precision])
     lengths = np.linalg.norm(steps, axis=1)
-    return Vectors(steps.astype(np.int8), (1 / np.maximum(lengths, 1)).astype(np.float32))
+    data = steps.astype(np.int8) if precision is Precision.INT8 else _packed(steps)
+    return Vectors(data, (1 / np.maximum(lengths, 1)).astype(np.float32))
+
+
+def _packed(steps: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Put two components into a byte."""
+    if steps.shape[1] % 2:
+        raise ConfigError(f"int4 stores dimensions by twos, not {steps.shape[1]}; give an even --dimensions")
+    halves: NDArray[np.uint8] = (steps + _ZERO).astype(np.uint8)
+    pairs: NDArray[np.uint8] = (halves[:, ::2] << np.uint8(4)) | halves[:, 1::2]
+    return pairs
+
+
+def _unpacked(data: NDArray[np.uint8]) -> NDArray[np.float32]:
+    floats = np.empty((len(data), 2 * data.shape[1]), np.float32)
+    floats[:, ::2], floats[:, 1::2] = data >> 4, data & 15
+    floats -= _ZERO
+    return floats
 
 
 def checked(
