@@ -53,6 +53,7 @@ def build(
 ) -> Build:
     """Save vectors as an index of this kind and open it; blocks are small, so that there are several."""
     monkeypatch.setattr(flat, "BLOCK_BYTES", 4 * 24 * 5)
+    monkeypatch.setattr(flat, "BLOCK_BYTES_ALONE", 4 * 24 * 4)
     monkeypatch.setattr(flat, "MENTIONS", 3)
     monkeypatch.setattr(ann, "BLOCK", 50)
     monkeypatch.setattr(ann, "MENTIONS", 3)
@@ -234,3 +235,20 @@ def test_candidates_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> No
 @pytest.mark.parametrize("precision", list(Precision))
 def test_a_vector_of_zeros_is_stored_as_such(precision: Precision) -> None:
     assert not quantised(np.zeros((2, 4), np.float32), precision).floats(slice(None)).any()
+
+
+def test_half_floats_are_widened_as_numpy_does_it() -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)].reshape(-1, 2)
+
+    widened = Vectors(finite, None).floats(slice(None))
+
+    assert np.array_equal(widened.view(np.uint32), finite.astype(np.float32).view(np.uint32))
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_a_product_with_stored_vectors_is_that_with_their_floats(precision: Precision) -> None:
+    vectors, mentions = quantised(unit(50), precision), unit(3, seed=1)
+    rows = np.array([4, 0, 49])
+
+    assert vectors.cosines(mentions, rows) == pytest.approx(mentions @ vectors.floats(rows).T, abs=1e-6)

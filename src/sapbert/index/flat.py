@@ -13,6 +13,8 @@ from sapbert.index.vectors import ROUNDING, Vectors, checked, no_results
 
 BLOCK_BYTES = 64 << 20
 """Vectors compared at a time, in float32. With less, BLAS is busy calling its threads together."""
+BLOCK_BYTES_ALONE = 512 << 10
+"""The same for one mention, which one thread compares: what stays in its cache is not moved twice."""
 MENTIONS = 256
 """Mentions that go through all vectors together."""
 
@@ -51,11 +53,12 @@ class FlatIndex:
         """For each mention, the rows that may be among its best k."""
         best = [_Best(k) for _ in mentions]
         total = len(self) if rows is None else len(rows)
-        step = max(BLOCK_BYTES // (4 * self.dimension), 1)
+        size = BLOCK_BYTES if len(mentions) > 1 else BLOCK_BYTES_ALONE
+        step = max(size // (4 * self.dimension), 1)
         for start in range(0, total, step):
             stop = min(start + step, total)
             block = slice(start, stop) if rows is None else rows[start:stop]
-            scores = mentions @ self.vectors.floats(block).T  # (mentions, block)
+            scores = self.vectors.cosines(mentions, block)  # (mentions, block)
             for own, own_best in zip(scores, best, strict=True):
                 hits = np.flatnonzero(own >= own_best.floor)
                 if len(hits):

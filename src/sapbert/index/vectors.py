@@ -26,6 +26,9 @@ ROUNDING = 1e-5
 """More than two ways to compute the cosine of unit vectors in float32 ever differ."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
 _STEPS = 127
+_FRACTION_SHIFT = 13
+_HALF_BITS = np.int32(~0x7000_1FFF)
+_EXPONENT_SHIFT = np.float32(2.0**112)
 _DTYPES: dict[Precision, type[np.generic]] = {
     Precision.FP32: np.float32,
     Precision.FP16: np.float16,
@@ -63,10 +66,17 @@ class Vectors:
 
     def floats(self, rows: Rows) -> NDArray[np.float32]:
         """Return some of the vectors in float32.  # (rows, dimension)"""
-        floats = self.data[rows].astype(np.float32, copy=False)
+        floats = _widened(self.data[rows])
         if self.scales is not None:
             floats *= self.scales[rows][:, np.newaxis]
         return floats
+
+    def cosines(self, mentions: NDArray[np.float32], rows: Rows) -> NDArray[np.float32]:
+        """Compare mentions with some rows, give or take `ROUNDING`.  # (mentions, rows)"""
+        cosines: NDArray[np.float32] = mentions @ _widened(self.data[rows]).T
+        if self.scales is not None:
+            cosines *= self.scales[rows]
+        return cosines
 
     def rank(
         self, mention: NDArray[np.float32], rows: NDArray[np.integer[Any]], k: int
@@ -76,7 +86,7 @@ class Vectors:
         Of equal scores the lower row comes first.  # (k,), (k,)
         """
         if len(rows) > k:
-            rough = self.floats(rows) @ mention
+            rough = self.cosines(mention, rows)
             rows = rows[rough >= np.partition(rough, len(rows) - k)[len(rows) - k] - ROUNDING]
         scores = (self.floats(rows) * mention).sum(axis=1)
         order = np.lexsort((rows, -scores))[:k]
@@ -116,6 +126,19 @@ def quantised(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
     steps = np.rint(vectors / np.where(largest > 0, largest, 1) * _STEPS)
     lengths = np.linalg.norm(steps, axis=1)
     return Vectors(steps.astype(np.int8), (1 / np.maximum(lengths, 1)).astype(np.float32))
+
+
+def _widened(data: NDArray[Any]) -> NDArray[np.float32]:
+    """Return stored components in float32: finite ones of float16 as numpy does, in half its time."""
+    if data.dtype != np.float16:
+        return data.astype(np.float32, copy=False)
+    # Sign, exponent and fraction go to their places in a float32, whose exponents are counted from elsewhere.
+    bits = data.view(np.int16).astype(np.int32)
+    bits <<= _FRACTION_SHIFT
+    bits &= _HALF_BITS
+    floats = bits.view(np.float32)
+    floats *= _EXPONENT_SHIFT
+    return floats
 
 
 def checked(
