@@ -116,6 +116,7 @@ def link(
     Candidates come one a row, the best of a mention first; that is the answer, or NIL. All columns of a
     table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
     """
+    from sapbert.index.folder import damage_told
     from sapbert.linking.linker import Linker, LinkSettings
 
     kind = _kind(out, LinkFormat.JSONL if json else format)
@@ -132,9 +133,9 @@ def link(
         sources=tuple(sources),
         prefixes=tuple(prefix),
     )
-    linker = Linker.open(index, threads=threads, sparse_weight=sparse_weight, calibration=calibration)
-    _add_labelled(linker, labelled, labelled_prefix, index)
-    with _bar(drawn=out is not None) as (on_read, on_linked):
+    with damage_told(index), _bar(drawn=out is not None) as (on_read, on_linked):
+        linker = Linker.open(index, threads=threads, sparse_weight=sparse_weight, calibration=calibration)
+        _add_labelled(linker, labelled, labelled_prefix, index)
         source = _prepared(_source(mentions, file, column, on_read), linker, document_column, split=split)
         asked = {
             "k": k,

@@ -60,7 +60,8 @@ class FlatIndex:
             block = slice(start, stop) if rows is None else rows[start:stop]
             scores = self.vectors.cosines(mentions, block)  # (mentions, block)
             for own, own_best in zip(scores, best, strict=True):
-                hits = np.flatnonzero(own >= own_best.floor)
+                # What is no number is a hit too, to be refused when rows are ranked.
+                hits = np.flatnonzero(~(own < own_best.floor))
                 if len(hits):
                     own_best.add(own[hits], hits + start if rows is None else rows[hits + start])
         return [own_best.rows for own_best in best]
@@ -80,6 +81,6 @@ class _Best:
         scores, rows = np.append(self._scores, scores), np.append(self.rows, rows)
         if len(rows) > self._k:
             self.floor = float(np.partition(scores, len(rows) - self._k)[len(rows) - self._k]) - ROUNDING
-            kept = scores >= self.floor
+            kept = ~(scores < self.floor)
             scores, rows = scores[kept], rows[kept]
         self._scores, self.rows = scores, rows

@@ -17,13 +17,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.arrays import ArrayWriter, map_array
+from sapbert.arrays import ArrayWriter, damaged, map_array, require_within
 from sapbert.index.settings import Precision
 from sapbert.protocols import Index
 
 Rows = slice | NDArray[np.integer[Any]]
 ROUNDING = 1e-5
 """More than two ways to compute the cosine of unit vectors in float32 ever differ."""
+_SLACK = 0.01
+"""More than rounding to any precision adds to a length."""
+_LOOKED_AT = 16
+"""Vectors that are looked at when they are mapped."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
 _STEPS = 127
 _FRACTION_SHIFT = 13
@@ -48,8 +52,17 @@ class Vectors:
     @classmethod
     def open(cls, folder: Path) -> Vectors:
         """Map what a `VectorWriter` wrote."""
-        scales = map_array(folder / _SCALES) if (folder / _SCALES).exists() else None
-        return cls(map_array(folder / _VECTORS), scales)
+        data = map_array(folder / _VECTORS, *_DTYPES.values(), shape=(None, None))
+        scales = None
+        if data.dtype == np.int8:
+            scales = map_array(folder / _SCALES, np.float32, shape=(len(data),))
+            require_within(folder / _SCALES, scales, 0, 1)
+        vectors = cls(data, scales)
+        lengths = np.linalg.norm(vectors.floats(vectors.spread()), axis=1)
+        # Of zeros there may be some; where all are, or one is no number, it is the file.
+        if len(data) and not abs(lengths.max() - 1) < _SLACK:
+            raise damaged(folder / _VECTORS, f"there is a vector of length {lengths.max():.3g}")
+        return vectors
 
     def __len__(self) -> int:
         return len(self.data)
@@ -63,6 +76,10 @@ class Vectors:
     def precision(self) -> Precision:
         """How a component is stored."""
         return next(precision for precision, dtype in _DTYPES.items() if self.data.dtype == dtype)
+
+    def spread(self) -> NDArray[np.int64]:
+        """Return a few rows, from the first to the last."""
+        return np.unique(np.linspace(0, max(0, len(self) - 1), min(len(self), _LOOKED_AT)).astype(np.int64))
 
     def floats(self, rows: Rows) -> NDArray[np.float32]:
         """Return some of the vectors in float32.  # (rows, dimension)"""
@@ -85,8 +102,10 @@ class Vectors:
 
         Of equal scores the lower row comes first.  # (k,), (k,)
         """
+        rough = self.cosines(mention, rows)
+        if not np.all(np.abs(rough) < 1 + _SLACK):
+            raise ValueError("there is a vector that is none of length 1")
         if len(rows) > k:
-            rough = self.cosines(mention, rows)
             rows = rows[rough >= np.partition(rough, len(rows) - k)[len(rows) - k] - ROUNDING]
         scores = (self.floats(rows) * mention).sum(axis=1)
         order = np.lexsort((rows, -scores))[:k]
