@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -93,8 +95,33 @@ def test_a_model_that_was_not_exported_is_exported_on_the_way(
 
     assert plain.code == 0
     assert exported == [str(model.parent / "plain")]
+    assert left_in(tmp_path) == {"names", "index"}
     inside = OnnxEncoder.open(tmp_path / "index" / "encoder")
     assert inside.fingerprint == OnnxEncoder.open(model).fingerprint
+
+
+def test_an_export_that_was_killed_is_swept_away_by_the_next(
+    sapbert: Sapbert, names: Path, model: Path, tmp_path: Path
+) -> None:
+    script = (
+        "import os, signal, sys; from sapbert.encoder import export\n"
+        "def write_and_die(source, target):\n"
+        "    (target / 'onnx').mkdir(parents=True); (target / 'onnx' / 'model.onnx').write_bytes(bytes(9))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "export.export_model = write_and_die\n"
+        "from sapbert.cli.main import main; main()"
+    )
+    command = ["index", names, "-o", tmp_path / "index", "--model"]
+    killed = subprocess.run(
+        [sys.executable, "-c", script, *map(str, command), str(model.parent / "plain")],
+        capture_output=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert any(tmp_path.glob(".index.partial-*/encoder/onnx/model.onnx"))
+
+    assert sapbert(*command, model).code == 0
+    assert left_in(tmp_path) == {"names", "index"}
 
 
 def test_without_torch_such_a_model_is_an_error_that_says_what_to_do(

@@ -21,20 +21,28 @@ Json = Annotated[bool, typer.Option("--json", help="Print the manifest as JSON o
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Give out a callback that draws one bar a file; silent where standard error is no terminal."""
+def progress_bar(unit: str | None = None) -> Iterator[Progress]:
+    """Give out a callback that draws one bar a file; silent where standard error is no terminal.
+
+    With a `unit` bars tell how many of it are done in a second.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    rate = TextColumn("{task.fields[rate]}")
     console = Console(stderr=True)
     tasks: dict[str, TaskID] = {}
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, TimeRemainingColumn(), rate, console=console, disable=not console.is_terminal
+    ) as bar:
 
         def update(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                tasks[name] = bar.add_task(name, total=max(total, 1))
-            bar.update(tasks[name], completed=done)
+                tasks[name] = bar.add_task(name, total=max(total, 1), rate="")
+            speed = bar.tasks[tasks[name]].speed
+            told = f"{speed:,.0f} {unit}/s" if unit and speed else ""
+            bar.update(tasks[name], completed=done, rate=told)
 
         yield update
 
