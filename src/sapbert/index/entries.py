@@ -36,6 +36,8 @@ from sapbert.curies import canonical_prefix
 from sapbert.errors import ConfigError
 
 WORDS = "words.json"
+_SHOWN = 3
+"""Words that an error offers in place of an unknown one."""
 
 
 class Selection(NamedTuple):
@@ -180,8 +182,15 @@ def _mask(words: Sequence[str], known: Sequence[str], what: str) -> NDArray[np.b
     """Say of each word in `known` whether it is wanted."""
     for word in words:
         if word not in known:
-            by_lowercase = {name.lower(): name for name in known}
-            near = get_close_matches(word.lower(), by_lowercase, n=1, cutoff=0)
-            hint = f"the nearest of {len(known)} is {by_lowercase[near[0]]!r}" if near else "it has none"
-            raise ConfigError(f"the index has no {what} {word!r}; {hint}")
+            raise ConfigError(f"the index has no {what} {word!r}; {_nearest(word, known)}")
     return np.isin(np.array(known, np.object_), np.array(words, np.object_))
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    """Say which known words are most like another, and how many there are."""
+    by_lowercase = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), by_lowercase, n=_SHOWN, cutoff=0)
+    if not near:
+        return "it has none"
+    shown = ", ".join(repr(by_lowercase[name]) for name in near)
+    return f"the nearest of {len(known):,} are {shown}" if len(near) < len(known) else f"it has {shown}"
