@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from sapbert.cli.report import Overwrite
+from sapbert.cli.report import Overwrite, counted
 from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
@@ -154,8 +154,10 @@ def link(
         if out is None:
             _print(task, answer)
             return
+        if resume and not overwrite and _finished(source, out):
+            return
         done = _write(task, answer, out, on_linked, resume=resume, overwrite=overwrite)
-    typer.echo(f"{done:,} mentions -> {out}", err=True)
+    typer.echo(f"{counted(done, 'mention')} -> {out}", err=True)
 
 
 class _Task(NamedTuple):
@@ -208,7 +210,7 @@ def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, ind
     if not added:
         hint = "give --mentions-prefix if its identifiers have none"
         raise SapbertError(f"{labelled}: no mention has a concept of {index} ({hint})")
-    typer.echo(f"{added:,} of {len(pairs):,} labelled mentions have a concept of {index}", err=True)
+    typer.echo(f"{added:,} of {counted(len(pairs), 'labelled mention')} have a concept of {index}", err=True)
 
 
 def _prepared(source: Mentions, linker: Linker, document_column: str | None, *, split: bool) -> Mentions:
@@ -275,10 +277,27 @@ def _print_table(batch: Sequence[Linked]) -> None:
     Console(width=None if sys.stdout.isatty() else _UNWRAPPED).print(table)
 
 
+def _finished(source: Mentions, out: Path) -> bool:
+    """Tell whether there is nothing to go on with, and say so."""
+    from sapbert.linking.job import is_interrupted
+
+    if not out.is_file() or is_interrupted(out):
+        return False
+    from sapbert.linking.tables import count_linked
+
+    done = count_linked(out, source)
+    if done is None:
+        raise SapbertError(
+            f"{out} exists, and no interrupted job for it; choose another name or give --overwrite"
+        )
+    typer.echo(f"{out} is finished: {counted(done, 'mention')}; --overwrite links again", err=True)
+    return True
+
+
 def _write(
     task: _Task, answer: Link, out: Path, progress: Callable[[int], None], *, resume: bool, overwrite: bool
 ) -> int:
-    from sapbert.linking.job import TextOutlet, link_to_file
+    from sapbert.linking.job import TextOutlet, link_to_file, run_folder
 
     outlet: Outlet
     if task.kind == LinkFormat.PARQUET:
@@ -293,7 +312,9 @@ def _write(
             task.source, answer, outlet, out, job, resume=resume, overwrite=overwrite, progress=progress
         )
     except KeyboardInterrupt:
-        raise SapbertError(f"stopped; the same command with --resume goes on from {out}.run") from None
+        raise SapbertError(
+            f"stopped; the same command with --resume goes on from {run_folder(out)}"
+        ) from None
 
 
 @contextmanager

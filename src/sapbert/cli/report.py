@@ -59,6 +59,11 @@ def tell(manifest: Manifest, path: Path, *, as_json: bool) -> None:
         typer.echo(f"  {line}", err=True)
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number and what it counts: 1 mention, 2 mentions."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def aligned(rows: Mapping[str, Any]) -> list[str]:
     """Lay out names and values in two columns: numbers to the right, words to the left."""
     texts = {name: _text(value) for name, value in rows.items()}

@@ -134,6 +134,16 @@ def link_to_file(
         return work.held.state.mentions
 
 
+def run_folder(target: Path) -> Path:
+    """Where a job works until `target` is whole."""
+    return target.with_name(f"{target.name}.run")
+
+
+def is_interrupted(target: Path) -> bool:
+    """Tell whether a job for `target` waits to go on."""
+    return (run_folder(target) / _STATE).exists()
+
+
 class _Held(NamedTuple):
     """What is done and what is pending: replaced in one step, so that an interrupt finds both or neither."""
 
@@ -206,8 +216,8 @@ def _folder_beside(target: Path, *, resume: bool, overwrite: bool) -> Iterator[P
         raise ArtifactError(f"{target} is a folder; choose another name")
     if target.exists() and not overwrite:
         raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
-    folder = target.with_name(f"{target.name}.run")
-    if (folder / _STATE).exists() and not (resume or overwrite):
+    folder = run_folder(target)
+    if is_interrupted(target) and not (resume or overwrite):
         raise ArtifactError(
             f"{folder} holds an interrupted job; give --resume to go on with it or --overwrite to begin again"
         )
