@@ -16,6 +16,7 @@ from sapbert.errors import FormatError, SapbertError
 from sapbert.linking.mentions import Mentions, lines, listed
 from sapbert.linking.tables import read_labelled, read_mentions
 from sapbert.vocab.intake import Intake
+from tests.conftest import GOLDEN
 
 Save = Callable[[str, bytes], Path]
 
@@ -46,6 +47,14 @@ def test_mentions_come_from_a_list() -> None:
 
 def test_mentions_come_from_lines_also_empty_ones() -> None:
     assert texts(lines([b"\xef\xbb\xbfcold\r\n", b"\n", b" hot "], "x")) == ["cold", "", " hot "]
+
+
+def test_the_example_is_read_with_its_quotes_and_its_gap() -> None:
+    mentions, rows = read(GOLDEN.parents[1] / "examples" / "patients.csv", "diagnosis")
+
+    assert len(mentions) == 12
+    assert mentions[1:5] == ["diabetes, type II", "HTN", "", '"mini stroke", last year']
+    assert rows[3] == {"patient": "4", "diagnosis": ""}
 
 
 def test_a_line_that_is_no_utf8_is_named() -> None:
