@@ -25,6 +25,7 @@ from sapbert.evaluation.benchmarks import EvaluationSet
 from sapbert.evaluation.mentions import Dictionary, concept_numbers
 from sapbert.evaluation.metrics import judge
 from sapbert.evaluation.rankers import Build
+from sapbert.vocab.parquet import system_errors
 
 KIND = "evaluation"
 DEPTH = 20
@@ -118,8 +119,9 @@ def write_evaluation(
 ) -> Manifest:
     """Write the results of a run as an artifact; `ranker` is the fingerprint or name of what was measured."""
     with create(target, overwrite=overwrite) as draft:
-        evaluation.results.write_parquet(draft.path / "mentions.parquet")
-        evaluation.candidates.write_parquet(draft.path / "candidates.parquet")
+        with system_errors(draft.path):
+            evaluation.results.write_parquet(draft.path / "mentions.parquet")
+            evaluation.candidates.write_parquet(draft.path / "candidates.parquet")
         return draft.seal(
             KIND,
             settings=settings,

@@ -211,9 +211,9 @@ def _full_disk_explained(chunks: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise SapbertError(
-            f"{chunks.parent}: no space is left; make room and give the same command again, "
+            f"{chunks.parent}: {error.strerror}; make room and give the same command again, "
             f"which goes on with what is in {chunks.name}"
         ) from error
