@@ -161,6 +161,21 @@ def test_ctrl_c_keeps_what_is_finished_and_says_where(
     assert left_in(tmp_path / "index.run") == {"chunks.json", "000000.npz", "000001.npz"}
 
 
+def test_ctrl_c_before_anything_is_finished_leaves_nothing(
+    sapbert: Sapbert, names: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(source: str, target: Path) -> None:
+        target.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sapbert.encoder.export.export_model", interrupted)
+
+    stopped = sapbert("index", names, "--model", model.parent / "plain", "-o", tmp_path / "index")
+
+    assert stopped == (130, "", "interrupted; nothing half-written was left behind\n")
+    assert left_in(tmp_path) == {"names"}
+
+
 def test_no_model_at_all_is_an_error(sapbert: Sapbert, names: Path, tmp_path: Path) -> None:
     message = refused(sapbert("index", names, "--model", tmp_path / "nowhere", "-o", tmp_path / "index"))
 

@@ -200,6 +200,20 @@ def test_an_interrupted_job_says_how_to_go_on_and_goes_on(
     assert [row["concept_id"] for row in rows(out.read_text())] == ["hp:1", "mesh:D1", "hp:2"]
 
 
+def test_a_job_interrupted_before_its_first_link_leaves_nothing_to_go_on_from(
+    sapbert: Sapbert, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Linker, mentions: list[str], **told: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Linker, "link", interrupted)
+
+    stopped = sapbert("link", index, "cold", "-o", tmp_path / "links.csv")
+
+    assert stopped == (130, "", "interrupted; nothing half-written was left behind\n")
+    assert not (tmp_path / "links.csv.run").exists()
+
+
 @pytest.mark.parametrize("name", ["links.csv", "links.jsonl", "links.parquet"])
 def test_a_finished_job_that_is_to_go_on_says_so_and_changes_nothing(
     sapbert: Sapbert, index: Path, table: Path, tmp_path: Path, name: str

@@ -69,6 +69,8 @@ def index(
                 progress=progress,
             )
     except KeyboardInterrupt:
+        if not run_folder(out).exists():
+            raise  # so early that nothing is finished
         typer.echo(f"stopped; what is finished is in {run_folder(out)}, the same command goes on", err=True)
         raise typer.Exit(1) from None
     tell(manifest, out, as_json=json)

@@ -297,7 +297,7 @@ def _finished(source: Mentions, out: Path) -> bool:
 def _write(
     task: _Task, answer: Link, out: Path, progress: Callable[[int], None], *, resume: bool, overwrite: bool
 ) -> int:
-    from sapbert.linking.job import TextOutlet, link_to_file, run_folder
+    from sapbert.linking.job import TextOutlet, is_interrupted, link_to_file, run_folder
 
     outlet: Outlet
     if task.kind == LinkFormat.PARQUET:
@@ -312,9 +312,10 @@ def _write(
             task.source, answer, outlet, out, job, resume=resume, overwrite=overwrite, progress=progress
         )
     except KeyboardInterrupt:
-        raise SapbertError(
-            f"stopped; the same command with --resume goes on from {run_folder(out)}"
-        ) from None
+        if not is_interrupted(out):
+            raise  # so early that there is nothing to go on from
+        where = run_folder(out)
+        raise SapbertError(f"stopped; the same command with --resume goes on from {where}") from None
 
 
 @contextmanager
