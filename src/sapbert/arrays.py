@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -190,12 +191,13 @@ class ArrayWriter:
         self._file.close()
 
 
-class TextsWriter:
+class TextsWriter(ExitStack):
     """Writes the two files of `Texts` piece by piece."""
 
     def __init__(self, data: Path, offsets: Path) -> None:
-        self._data = ArrayWriter(data, np.uint8)
-        self._offsets = ArrayWriter(offsets, np.int64)
+        super().__init__()
+        self._data = self.enter_context(ArrayWriter(data, np.uint8))
+        self._offsets = self.enter_context(ArrayWriter(offsets, np.int64))
         self._offsets.append(np.zeros(1, np.int64))
 
     @property
@@ -207,12 +209,3 @@ class TextsWriter:
         """Append strings: their bytes one after the other, and how many each has."""
         self._offsets.append(np.cumsum(lengths, dtype=np.int64) + self._data.rows)
         self._data.append(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._data.__exit__(kind, error, trace)
-        self._offsets.__exit__(kind, error, trace)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.arrays import ArrayWriter, damaged, map_array
-from sapbert.index.vectors import Vectors, checked, no_results
+from sapbert.index.vectors import Vectors, checked
 
 BITS = 512
 BLOCK = 1 << 17
@@ -81,12 +81,8 @@ class AnnIndex:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Find the k nearest rows of each mention, as `protocols.Index` says."""
         mentions = checked(self, vectors, k, allowed)
-        scores, found = no_results(len(mentions), k)
         rows = None if allowed is None else np.flatnonzero(allowed)
-        for number, near in enumerate(self._near(mentions, rows, max(self.candidates, 2 * k))):
-            own_scores, own_rows = self.vectors.rank(mentions[number], near, k)
-            scores[number, : len(own_rows)], found[number, : len(own_rows)] = own_scores, own_rows
-        return scores, found
+        return self.vectors.rank_each(mentions, self._near(mentions, rows, max(self.candidates, 2 * k)), k)
 
     def _near(
         self, mentions: NDArray[np.float32], rows: NDArray[np.int64] | None, wanted: int

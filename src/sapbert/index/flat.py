@@ -6,10 +6,12 @@ decides. Memory is one block of vectors in float32 and its scores, whatever the 
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.index.vectors import ROUNDING, Vectors, checked, no_results
+from sapbert.index.vectors import ROUNDING, Vectors, checked
 
 BLOCK_BYTES = 64 << 20
 """Vectors compared at a time, in float32. With less, BLAS is busy calling its threads together."""
@@ -38,14 +40,10 @@ class FlatIndex:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Find the k nearest rows of each mention, as `protocols.Index` says."""
         mentions = checked(self, vectors, k, allowed)
-        scores, found = no_results(len(mentions), k)
         rows = None if allowed is None else np.flatnonzero(allowed)
-        for start in range(0, len(mentions), MENTIONS):
-            batch = mentions[start : start + MENTIONS]
-            for number, near in enumerate(self._near(batch, rows, k), start):
-                own_scores, own_rows = self.vectors.rank(mentions[number], near, k)
-                scores[number, : len(own_rows)], found[number, : len(own_rows)] = own_scores, own_rows
-        return scores, found
+        batches = (mentions[start : start + MENTIONS] for start in range(0, len(mentions), MENTIONS))
+        near = chain.from_iterable(self._near(batch, rows, k) for batch in batches)
+        return self.vectors.rank_each(mentions, near, k)
 
     def _near(
         self, mentions: NDArray[np.float32], rows: NDArray[np.int64] | None, k: int

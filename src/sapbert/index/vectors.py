@@ -9,10 +9,11 @@ other company; `rank` does not: equal vectors have equal scores, alone as in a b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,29 +113,32 @@ class Vectors:
         # Rounded, a vector may be longer than one.
         return np.minimum(scores[order], 1), rows[order]
 
+    def rank_each(
+        self, mentions: NDArray[np.float32], near: Iterable[NDArray[np.integer[Any]]], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Rank for each mention the rows that come with it, as `protocols.Index.search` answers."""
+        scores, found = no_results(len(mentions), k)
+        for number, (mention, rows) in enumerate(zip(mentions, near, strict=True)):
+            own_scores, own_rows = self.rank(mention, rows, k)
+            scores[number, : len(own_rows)], found[number, : len(own_rows)] = own_scores, own_rows
+        return scores, found
 
-class VectorWriter:
+
+class VectorWriter(ExitStack):
     """Writes the files of `Vectors` piece by piece."""
 
     def __init__(self, folder: Path, dimension: int, precision: Precision) -> None:
-        self._data = ArrayWriter(folder / _VECTORS, _DTYPES[precision], dimension)
-        self._scales = ArrayWriter(folder / _SCALES, np.float32) if precision is Precision.INT8 else None
+        super().__init__()
+        self._data = self.enter_context(ArrayWriter(folder / _VECTORS, _DTYPES[precision], dimension))
+        self._scales = None
+        if precision is Precision.INT8:
+            self._scales = self.enter_context(ArrayWriter(folder / _SCALES, np.float32))
 
     def append(self, vectors: Vectors) -> None:
         """Append vectors of the precision that is being written."""
         self._data.append(vectors.data)
         if self._scales is not None and vectors.scales is not None:
             self._scales.append(vectors.scales)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._data.__exit__(kind, error, trace)
-        if self._scales is not None:
-            self._scales.__exit__(kind, error, trace)
 
 
 def quantised(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
