@@ -252,3 +252,12 @@ def test_a_product_with_stored_vectors_is_that_with_their_floats(precision: Prec
     rows = np.array([4, 0, 49])
 
     assert vectors.cosines(mentions, rows) == pytest.approx(mentions @ vectors.floats(rows).T, abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 7])
+def test_a_vector_that_is_none_of_length_one_is_not_passed_over(value: float) -> None:
+    vectors, mentions = unit(300), np.abs(unit(5, seed=1))
+    vectors[200, 3] = value
+
+    with pytest.raises(ValueError, match="a vector that is none of length 1"):
+        FlatIndex(Vectors(vectors, None)).search(mentions, 3)

@@ -47,7 +47,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 SUBTLE = {"flipped", "turned"}
 """Such bytes may still be letters and numbers in their bounds."""
-KINDS = {"flat": (Kind.FLAT, Precision.FP16), "ann": (Kind.ANN, Precision.INT8)}
+KINDS = {"flat": (Kind.FLAT, Precision.FP32), "ann": (Kind.ANN, Precision.INT8)}
 
 
 def files(path: Path) -> list[str]:
@@ -156,6 +156,17 @@ def test_no_flipped_byte_leads_to_a_traceback(index: Path, data: st.DataObject) 
         answers_or_refusal(index)
 
 
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("index", ["ann"], indirect=True)
+@pytest.mark.parametrize("damage", ["zeros", "flipped"])
+def test_codes_that_are_not_those_of_the_vectors_are_refused(index: Path, damage: str) -> None:
+    with (
+        damaged(index / "codes.npy", DAMAGES[damage]),
+        pytest.raises(SapbertError, match=r"codes.npy .*again"),
+    ):
+        open_index(index)
+
+
 def test_a_failure_that_no_damage_explains_stays_what_it_is(index: Path) -> None:
     with pytest.raises(ValueError, match="a bug"), damage_told(index):
         raise ValueError("a bug")
@@ -165,14 +176,14 @@ def test_a_failure_that_no_damage_explains_stays_what_it_is(index: Path) -> None
 @pytest.mark.parametrize("value", [np.nan, np.inf, 300])
 def test_a_vector_that_is_no_number_is_refused_by_a_search(index: Path, value: float) -> None:
     """One vector among many, which opening does not look at."""
-    stored = np.load(index / "vectors.npy")
-    if stored.dtype == np.int8:
-        name, place = "scales.npy", 4
-        number = np.array(min(value, 1), np.float32).tobytes()
+    if (index / "scales.npy").exists():
+        name, start, number = "scales.npy", HEADER + 4, np.array(min(value, 1), np.float32).tobytes()
     else:
-        name, place = "vectors.npy", 2 * stored.shape[1]
-        number = np.array(value, np.float16).tobytes()
-    start = HEADER + place
+        name, start, number = (
+            "vectors.npy",
+            HEADER + 4 * ENCODER.dimension,
+            np.array(value, np.float32).tobytes(),
+        )
 
     def spoil(content: bytes) -> bytes:
         return content[:start] + number + content[start + len(number) :]
