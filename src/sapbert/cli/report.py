@@ -39,10 +39,10 @@ def progress_bar(unit: str | None = None) -> Iterator[Progress]:
 
         def update(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                tasks[name] = bar.add_task(name, total=max(total, 1), rate="")
+                tasks[name] = bar.add_task(name, rate="")
             speed = bar.tasks[tasks[name]].speed
             told = f"{speed:,.0f} {unit}/s" if unit and speed else ""
-            bar.update(tasks[name], completed=done, rate=told)
+            bar.update(tasks[name], completed=done, total=max(total, 1), rate=told)
 
         yield update
 
