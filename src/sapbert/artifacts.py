@@ -4,10 +4,10 @@ Every stage writes one: what it is (`kind`), what made it (settings, inputs, ver
 is whole (size and SHA-256 of each file) and how to know it is the same (`fingerprint`, made from the
 content and not from bytes on disk, time or place).
 
-A writer works in a hidden directory beside its goal (`new/`, `.lock` and, where it replaces an artifact,
-for a moment `old/`) and renames `new/` when all is on disk, so whoever opens the goal finds all or nothing.
-A killed writer leaves only `.NAME.partial-*`, which the next writer of the same goal sweeps away, putting
-back what was set aside; a lock tells a dead writer's leftovers from a live one's.
+A writer works in a hidden directory beside its goal (`new/`, `.lock`, what it needs on the way and, where it
+replaces an artifact, for a moment `old/`) and renames `new/` when all is on disk, so whoever opens the goal
+finds all or nothing. A killed writer leaves only `.NAME.partial-*`, which the next writer of the same goal
+sweeps away, putting back what was set aside; a lock tells a dead writer's leftovers from a live one's.
 """
 
 from __future__ import annotations
@@ -111,10 +111,8 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
     An artifact already there stays untouched until then; without `overwrite` it is refused.
     """
     target = Path(os.path.abspath(target))
-    _sweep(target)
-    refuse_occupied(target, overwrite=overwrite)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _workplace(target) as work:
+    with workplace(target) as work:
+        refuse_occupied(target, overwrite=overwrite)
         draft = Draft(work / _NEW)
         draft.path.mkdir()
         yield draft
@@ -132,6 +130,26 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
             # From here on it must not come back, not even while another writer is replacing ours.
             os.rename(work / _OLD, work / _REPLACED)
         _sync(target.parent)
+
+
+@contextmanager
+def workplace(target: Path) -> Iterator[Path]:
+    """Make a folder beside `target` for what is needed while it is made; it is cleared away at the end.
+
+    What a killed process leaves there is swept away by the next that makes `target`.
+    """
+    target = Path(os.path.abspath(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target)
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
+    try:
+        with open(work / "unlocked", "w") as lock:
+            # Other writers take an unlocked `.lock` for a dead one's: it gets that name when it is locked.
+            if try_lock(lock):
+                os.rename(work / "unlocked", work / _LOCK)
+            yield work
+    finally:
+        _clear(work, target)
 
 
 @contextmanager
@@ -158,10 +176,10 @@ def full_disk_explained(folder: Path, kept: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise SapbertError(
-            f"{folder}: no space is left; make room and give the same command again, "
+            f"{folder}: {error.strerror}; make room and give the same command again, "
             f"which goes on with {kept}"
         ) from error
 
@@ -174,17 +192,26 @@ def require_free(target: Path, *, overwrite: bool) -> None:
         raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
 
 
-def load_manifest(path: Path, *, kind: str | None = None, verify: bool = True) -> Manifest:
+def load_manifest(
+    path: Path, *, kind: str | None = None, verify: bool = True, largest: int | None = None
+) -> Manifest:
     """Read and check the manifest of the artifact at `path`.
 
-    `verify` compares every file's checksum; without it only presence and size are compared.
+    `verify` compares every file's checksum, up to `largest` bytes where that is given; of other files only
+    presence and size are compared.
     """
     manifest = _parse_manifest(path)
     if kind is not None and manifest.kind != kind:
         raise ArtifactError(f"{path} is an artifact of kind {manifest.kind}, expected {kind}")
+
+    def check(name: str) -> None:
+        record = manifest.files[name]
+        small = largest is None or record.bytes <= largest
+        _check_file(path, name, record, verify=verify and small)
+
     with ThreadPoolExecutor() as pool:
         # Hashing leaves the interpreter to others, so files are checked side by side.
-        list(pool.map(lambda file: _check_file(path, *file, verify=verify), manifest.files.items()))
+        list(pool.map(check, manifest.files))
     return manifest
 
 
@@ -276,27 +303,13 @@ def _claims_to_be_artifact(path: Path) -> bool:
     return isinstance(content, dict) and {"kind", "fingerprint", "files"} <= content.keys()
 
 
-@contextmanager
-def _workplace(target: Path) -> Iterator[Path]:
-    """Make a locked directory beside `target`, and clear it away at the end."""
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-    try:
-        with open(work / "unlocked", "w") as lock:
-            # Other writers take an unlocked `.lock` for a dead one's: it gets that name when it is locked.
-            if try_lock(lock):
-                os.rename(work / "unlocked", work / _LOCK)
-            yield work
-    finally:
-        _clear(work, target)
-
-
 def _clear(work: Path, target: Path) -> None:
     """Remove a workplace; what it had set aside goes back where nothing came in its stead."""
     if os.path.lexists(work / _OLD) and not os.path.lexists(target):
         with suppress(OSError):  # another writer came first after all
             os.rename(work / _OLD, target)
     # The lock goes last, so that a clearing cut short is finished by the next sweep.
-    for folder in (work / _NEW, work / _OLD, work / _REPLACED, work):
+    for folder in (*(path for path in work.glob("*") if path.is_dir()), work):
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -202,6 +202,57 @@ def test_an_interrupted_job_says_how_to_go_on_and_goes_on(
     assert [row["concept_id"] for row in rows(out.read_text())] == ["hp:1", "mesh:D1", "hp:2"]
 
 
+def test_a_job_interrupted_before_its_first_link_leaves_nothing_to_go_on_from(
+    sapbert: Sapbert, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Linker, mentions: list[str], **told: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Linker, "link", interrupted)
+
+    stopped = sapbert("link", "--index", index, "cold", "-o", tmp_path / "links.csv")
+
+    assert stopped == (130, "", "interrupted; nothing half-written was left behind\n")
+    assert not (tmp_path / "links.csv.run").exists()
+
+
+@pytest.mark.parametrize("name", ["links.csv", "links.jsonl", "links.parquet"])
+def test_a_finished_job_that_is_to_go_on_says_so_and_changes_nothing(
+    sapbert: Sapbert, index: Path, table: Path, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "out" / name
+    command = ("link", "--index", index, "--file", table, "--column", "diagnosis", "-o", out)
+    assert sapbert(*command).code == 0
+    before = (out.read_bytes(), out.stat().st_mtime_ns)
+
+    again = sapbert(*command, "--resume")
+
+    assert again == (0, "", f"{out} is finished: 3 mentions; --overwrite links again\n")
+    assert (out.read_bytes(), out.stat().st_mtime_ns) == before
+    assert left_in(out.parent) == {name}
+
+
+@pytest.mark.parametrize(
+    "other", ["id,diagnosis\n7,Heart attack\n8,\n", "id,diagnosis\n7,cold\n8,\n9,hart atack\n"]
+)
+def test_a_finished_job_of_other_mentions_is_not_taken_for_this_one(
+    sapbert: Sapbert, index: Path, table: Path, tmp_path: Path, other: str
+) -> None:
+    out = tmp_path / "links.csv"
+    command = ("link", "--index", index, "--file", table, "--column", "diagnosis", "-o", out)
+    assert sapbert(*command).code == 0
+    table.write_text(other)
+
+    refusal = refused(sapbert(*command, "--resume"))
+
+    assert "links.csv exists, and no interrupted job for it" in refusal
+
+
+def test_one_mention_is_not_told_in_the_plural(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
+    done = sapbert("link", "--index", index, "cold", "-o", tmp_path / "links.csv")
+    assert done.err == f"1 mention -> {tmp_path / 'links.csv'}\n"
+
+
 def test_help_and_linking_load_no_torch() -> None:
     script = (
         "import sys; from sapbert import NIL, Candidate, Linker\n"

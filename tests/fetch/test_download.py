@@ -320,7 +320,7 @@ def test_a_full_disk_is_told_and_gone_on_from(
         return Full(path) if mode == "ab" else open(path, mode)
 
     monkeypatch.setattr(module, "open", opened, raising=False)
-    with pytest.raises(SapbertError, match="no space is left; make room"):
+    with pytest.raises(SapbertError, match="No space left on device; make room"):
         fetch(server, target)
     monkeypatch.undo()
 

@@ -287,7 +287,7 @@ def test_a_full_disk_is_told_and_finished_chunks_stay(
         build(vocabulary, encoder=DyingEncoder(SIZE + 250, full))
 
     assert str(error.value) == (
-        f"{tmp_path}: no space is left; make room and give the same command again, "
+        f"{tmp_path}: No space left on device; make room and give the same command again, "
         "which goes on with what is in index.run"
     )
     assert len(list(run_folder(tmp_path / "index").glob("*.npz"))) == 2

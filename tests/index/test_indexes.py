@@ -54,6 +54,7 @@ def build(
 ) -> Build:
     """Save vectors as an index of this kind and open it; blocks are small, so that there are several."""
     monkeypatch.setattr(flat, "BLOCK_BYTES", 4 * 24 * 5)
+    monkeypatch.setattr(flat, "BLOCK_BYTES_ALONE", 4 * 24 * 4)
     monkeypatch.setattr(flat, "MENTIONS", 3)
     monkeypatch.setattr(ann, "BLOCK", 50)
     monkeypatch.setattr(ann, "MENTIONS", 3)
@@ -251,3 +252,29 @@ def test_four_bits_hold_fifteen_steps_two_a_byte() -> None:
 def test_an_odd_number_of_dimensions_does_not_go_into_four_bits() -> None:
     with pytest.raises(ConfigError, match="by twos, not 5; give an even --dimensions"):
         quantised(unit(2, 5), Precision.INT4)
+
+
+def test_half_floats_are_widened_as_numpy_does_it() -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)].reshape(-1, 2)
+
+    widened = Vectors(finite, None).floats(slice(None))
+
+    assert np.array_equal(widened.view(np.uint32), finite.astype(np.float32).view(np.uint32))
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_a_product_with_stored_vectors_is_that_with_their_floats(precision: Precision) -> None:
+    vectors, mentions = quantised(unit(50), precision), unit(3, seed=1)
+    rows = np.array([4, 0, 49])
+
+    assert vectors.cosines(mentions, rows) == pytest.approx(mentions @ vectors.floats(rows).T, abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 7])
+def test_a_vector_that_is_none_of_length_one_is_not_passed_over(value: float) -> None:
+    vectors, mentions = unit(300), np.abs(unit(5, seed=1))
+    vectors[200, 3] = value
+
+    with pytest.raises(ValueError, match="a vector that is none of length 1"):
+        FlatIndex(Vectors(vectors, None)).search(mentions, 3)

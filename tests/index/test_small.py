@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 from sapbert.encoder.leading import LeadingDimensions
 from sapbert.errors import ConfigError
 from sapbert.index import build as build_module
-from sapbert.index import flat
 from sapbert.index.build import build_index
 from sapbert.index.entries_writer import write_entries
-from sapbert.index.flat import FlatIndex
 from sapbert.index.folder import open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
-from sapbert.index.vectors import Vectors, quantised
+from sapbert.index.vectors import Vectors
 from tests.index.conftest import MakeVocabulary, NgramEncoder, Row, write
 
 ROWS: list[Row] = [
@@ -193,21 +191,3 @@ def test_how_many_names_are_to_be_encoded_is_told_before(
     build()
 
     assert told == [(8, 4.0), (3, 4.0)]
-
-
-@given(st.integers(1, 40), st.sampled_from(list(Precision)), st.booleans())
-def test_floats_that_are_kept_find_the_same(rows: int, precision: Precision, filtered: bool) -> None:
-    names = NgramEncoder(24).encode([f"name {number}" for number in range(rows)])
-    index = FlatIndex(quantised(names, precision))
-    allowed = np.arange(rows) % 2 == 0 if filtered else None
-
-    first = index.search(names[:3], 4, allowed=allowed)
-    again = index.search(names[:3], 4, allowed=allowed)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flat, "KEPT_BYTES", 0)
-        patch.setattr(flat, "BLOCK_BYTES", 4 * 24 * 7)
-        anew = FlatIndex(index.vectors).search(names[:3], 4, allowed=allowed)
-    for other in (again, anew):
-        assert (first[0] == other[0]).all()
-        assert (first[1] == other[1]).all()

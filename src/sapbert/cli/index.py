@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from sapbert.cli.report import Json, Out, Overwrite, tell
+from sapbert.cli.report import Json, Out, Overwrite, progress_bar, tell
 from sapbert.errors import SapbertError
 from sapbert.index.settings import IndexSettings, Kind, Precision
-
-if TYPE_CHECKING:
-    from sapbert.vocab.intake import Progress
 
 _LONG = 100
 """Seconds above which a time is told in minutes."""
@@ -81,7 +77,7 @@ def index(
         kind=kind, precision=precision, dimensions=dimensions, inverted=inverted, hybrid=hybrid
     )
     try:
-        with _exported(model) as folder, _progress() as progress:
+        with _exported(model, out) as folder, progress_bar("names") as progress:
             manifest = build_index(
                 opened,
                 OnnxEncoder.open(folder, threads=threads, variant=variant),
@@ -93,14 +89,20 @@ def index(
                 on_forecast=_tell_forecast,
             )
     except KeyboardInterrupt:
+        if not run_folder(out).exists():
+            raise  # so early that nothing is finished
         typer.echo(f"stopped; what is finished is in {run_folder(out)}, the same command goes on", err=True)
         raise typer.Exit(1) from None
     tell(manifest, out, as_json=json)
 
 
 @contextmanager
-def _exported(model: str) -> Iterator[Path]:
-    """Give out the folder of an encoder that runs without torch, exported to a passing place if need be."""
+def _exported(model: str, out: Path) -> Iterator[Path]:
+    """Give out the folder of an encoder that runs without torch, exported beside `out` if need be."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from sapbert.artifacts import workplace
     from sapbert.defaults import chosen
     from sapbert.encoder.onnx import is_exported
 
@@ -108,6 +110,13 @@ def _exported(model: str) -> Iterator[Path]:
     if is_exported(folder):
         yield folder
         return
+    with workplace(out) as place:
+        with Console(stderr=True).status(f"exporting {escape(model)}"):
+            _export(model, place / "encoder")
+        yield place / "encoder"
+
+
+def _export(model: str, target: Path) -> None:
     try:
         from sapbert.encoder.export import export_model
     except ImportError as error:
@@ -115,31 +124,10 @@ def _exported(model: str) -> Iterator[Path]:
             f"{model} was not written by `sapbert export`, and exporting it needs {error.name}: "
             "pip install 'sapbert[train]', or export it on another machine"
         ) from error
-    with TemporaryDirectory(prefix="sapbert-") as place:
-        export_model(model, Path(place) / "encoder")
-        yield Path(place) / "encoder"
+    export_model(model, target)
 
 
 def _tell_forecast(names: int, rate: float) -> None:
     seconds = names / rate
     wait = f"{seconds:.0f} seconds" if seconds < _LONG else f"{seconds / 60:.0f} minutes"
     typer.echo(f"{names:,} names to encode, {rate:,.0f} a second: about {wait}", err=True)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Give out a callback that draws a bar with names a second; silent where there is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    rate = TextColumn("{task.fields[rate]:,.0f} names/s")
-    columns = (MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), rate)
-    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("names", total=None, rate=0)
-
-        def update(_name: str, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, rate=bar.tasks[task].speed or 0)
-
-        yield update

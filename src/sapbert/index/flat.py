@@ -1,22 +1,22 @@
 """Exact search: every mention is compared with every vector, some thousand rows at a time.
 
 A matrix product finds who may be among the best k, with a little room for its rounding; `Vectors.rank` then
-decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index; the floats
-of a small one that is stored in less are kept, since making them takes longer than comparing them.
+decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index.
 """
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.index.settings import Precision
-from sapbert.index.vectors import ROUNDING, Rows, Vectors, checked, no_results
+from sapbert.index.vectors import ROUNDING, Vectors, checked
 
 BLOCK_BYTES = 64 << 20
 """Vectors compared at a time, in float32. With less, BLAS is busy calling its threads together."""
-KEPT_BYTES = 128 << 20
-"""Floats of all vectors that are kept between searches."""
+BLOCK_BYTES_ALONE = 512 << 10
+"""The same for one mention, which one thread compares: what stays in its cache is not moved twice."""
 MENTIONS = 256
 """Mentions that go through all vectors together."""
 
@@ -26,7 +26,6 @@ class FlatIndex:
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
-        self._kept: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -41,14 +40,10 @@ class FlatIndex:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Find the k nearest rows of each mention, as `protocols.Index` says."""
         mentions = checked(self, vectors, k, allowed)
-        scores, found = no_results(len(mentions), k)
         rows = None if allowed is None else np.flatnonzero(allowed)
-        for start in range(0, len(mentions), MENTIONS):
-            batch = mentions[start : start + MENTIONS]
-            for number, near in enumerate(self._near(batch, rows, k), start):
-                own_scores, own_rows = self.vectors.rank(mentions[number], near, k)
-                scores[number, : len(own_rows)], found[number, : len(own_rows)] = own_scores, own_rows
-        return scores, found
+        batches = (mentions[start : start + MENTIONS] for start in range(0, len(mentions), MENTIONS))
+        near = chain.from_iterable(self._near(batch, rows, k) for batch in batches)
+        return self.vectors.rank_each(mentions, near, k)
 
     def _near(
         self, mentions: NDArray[np.float32], rows: NDArray[np.int64] | None, k: int
@@ -56,24 +51,18 @@ class FlatIndex:
         """For each mention, the rows that may be among its best k."""
         best = [_Best(k) for _ in mentions]
         total = len(self) if rows is None else len(rows)
-        step = max(BLOCK_BYTES // (4 * self.dimension), 1)
+        size = BLOCK_BYTES if len(mentions) > 1 else BLOCK_BYTES_ALONE
+        step = max(size // (4 * self.dimension), 1)
         for start in range(0, total, step):
             stop = min(start + step, total)
             block = slice(start, stop) if rows is None else rows[start:stop]
-            scores = mentions @ self._floats(block).T  # (mentions, block)
+            scores = self.vectors.cosines(mentions, block)  # (mentions, block)
             for own, own_best in zip(scores, best, strict=True):
-                hits = np.flatnonzero(own >= own_best.floor)
+                # What is no number is a hit too, to be refused when rows are ranked.
+                hits = np.flatnonzero(~(own < own_best.floor))
                 if len(hits):
                     own_best.add(own[hits], hits + start if rows is None else rows[hits + start])
         return [own_best.rows for own_best in best]
-
-    def _floats(self, block: Rows) -> NDArray[np.float32]:
-        small = 4 * len(self) * self.dimension <= KEPT_BYTES
-        if self.vectors.precision is Precision.FP32 or not small:
-            return self.vectors.floats(block)
-        if self._kept is None:
-            self._kept = self.vectors.floats(slice(None))
-        return self._kept[block]
 
 
 class _Best:
@@ -90,6 +79,6 @@ class _Best:
         scores, rows = np.append(self._scores, scores), np.append(self.rows, rows)
         if len(rows) > self._k:
             self.floor = float(np.partition(scores, len(rows) - self._k)[len(rows) - self._k]) - ROUNDING
-            kept = scores >= self.floor
+            kept = ~(scores < self.floor)
             scores, rows = scores[kept], rows[kept]
         self._scores, self.rows = scores, rows

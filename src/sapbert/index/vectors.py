@@ -10,15 +10,16 @@ other company; `rank` does not: equal vectors have equal scores, alone as in a b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.arrays import ArrayWriter, map_array
+from sapbert.arrays import ArrayWriter, damaged, map_array, require_within
 from sapbert.errors import ConfigError
 from sapbert.index.settings import Precision
 from sapbert.protocols import Index
@@ -26,10 +27,17 @@ from sapbert.protocols import Index
 Rows = slice | NDArray[np.integer[Any]]
 ROUNDING = 1e-5
 """More than two ways to compute the cosine of unit vectors in float32 ever differ."""
+_SLACK = 0.01
+"""More than rounding to any precision adds to a length."""
+_LOOKED_AT = 16
+"""Vectors that are looked at when they are mapped."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
 _STEPS = {Precision.INT8: 127, Precision.INT4: 7}
 _ZERO = 8
 """What stands for 0 in half a byte."""
+_FRACTION_SHIFT = 13
+_HALF_BITS = np.int32(~0x7000_1FFF)
+_EXPONENT_SHIFT = np.float32(2.0**112)
 _DTYPES: dict[Precision, type[np.generic]] = {
     Precision.FP32: np.float32,
     Precision.FP16: np.float16,
@@ -50,8 +58,17 @@ class Vectors:
     @classmethod
     def open(cls, folder: Path) -> Vectors:
         """Map what a `VectorWriter` wrote."""
-        scales = map_array(folder / _SCALES) if (folder / _SCALES).exists() else None
-        return cls(map_array(folder / _VECTORS), scales)
+        data = map_array(folder / _VECTORS, *_DTYPES.values(), shape=(None, None))
+        scales = None
+        if data.dtype in (np.int8, np.uint8):
+            scales = map_array(folder / _SCALES, np.float32, shape=(len(data),))
+            require_within(folder / _SCALES, scales, 0, 1)
+        vectors = cls(data, scales)
+        lengths = np.linalg.norm(vectors.floats(vectors.spread()), axis=1)
+        # Of zeros there may be some; where all are, or one is no number, it is the file.
+        if len(data) and not abs(lengths.max() - 1) < _SLACK:
+            raise damaged(folder / _VECTORS, f"there is a vector of length {lengths.max():.3g}")
+        return vectors
 
     def __len__(self) -> int:
         return len(self.data)
@@ -66,13 +83,23 @@ class Vectors:
         """How a component is stored."""
         return next(precision for precision, dtype in _DTYPES.items() if self.data.dtype == dtype)
 
+    def spread(self) -> NDArray[np.int64]:
+        """Return a few rows, from the first to the last."""
+        return np.unique(np.linspace(0, max(0, len(self) - 1), min(len(self), _LOOKED_AT)).astype(np.int64))
+
     def floats(self, rows: Rows) -> NDArray[np.float32]:
         """Return some of the vectors in float32.  # (rows, dimension)"""
-        data = self.data[rows]
-        floats = _unpacked(data) if data.dtype == np.uint8 else data.astype(np.float32, copy=False)
+        floats = _widened(self.data[rows])
         if self.scales is not None:
             floats *= self.scales[rows][:, np.newaxis]
         return floats
+
+    def cosines(self, mentions: NDArray[np.float32], rows: Rows) -> NDArray[np.float32]:
+        """Compare mentions with some rows, give or take `ROUNDING`.  # (mentions, rows)"""
+        cosines: NDArray[np.float32] = mentions @ _widened(self.data[rows]).T
+        if self.scales is not None:
+            cosines *= self.scales[rows]
+        return cosines
 
     def rank(
         self, mention: NDArray[np.float32], rows: NDArray[np.integer[Any]], k: int
@@ -81,38 +108,43 @@ class Vectors:
 
         Of equal scores the lower row comes first.  # (k,), (k,)
         """
+        rough = self.cosines(mention, rows)
+        if not np.all(np.abs(rough) < 1 + _SLACK):
+            raise ValueError("there is a vector that is none of length 1")
         if len(rows) > k:
-            rough = self.floats(rows) @ mention
             rows = rows[rough >= np.partition(rough, len(rows) - k)[len(rows) - k] - ROUNDING]
         scores = (self.floats(rows) * mention).sum(axis=1)
         order = np.lexsort((rows, -scores))[:k]
         # Rounded, a vector may be longer than one.
         return np.minimum(scores[order], 1), rows[order]
 
+    def rank_each(
+        self, mentions: NDArray[np.float32], near: Iterable[NDArray[np.integer[Any]]], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Rank for each mention the rows that come with it, as `protocols.Index.search` answers."""
+        scores, found = no_results(len(mentions), k)
+        for number, (mention, rows) in enumerate(zip(mentions, near, strict=True)):
+            own_scores, own_rows = self.rank(mention, rows, k)
+            scores[number, : len(own_rows)], found[number, : len(own_rows)] = own_scores, own_rows
+        return scores, found
 
-class VectorWriter:
+
+class VectorWriter(ExitStack):
     """Writes the files of `Vectors` piece by piece."""
 
     def __init__(self, folder: Path, dimension: int, precision: Precision) -> None:
+        super().__init__()
         width = dimension // 2 if precision is Precision.INT4 else dimension
-        self._data = ArrayWriter(folder / _VECTORS, _DTYPES[precision], width)
-        self._scales = ArrayWriter(folder / _SCALES, np.float32) if precision in _STEPS else None
+        self._data = self.enter_context(ArrayWriter(folder / _VECTORS, _DTYPES[precision], width))
+        self._scales = None
+        if precision in _STEPS:
+            self._scales = self.enter_context(ArrayWriter(folder / _SCALES, np.float32))
 
     def append(self, vectors: Vectors) -> None:
         """Append vectors of the precision that is being written."""
         self._data.append(vectors.data)
         if self._scales is not None and vectors.scales is not None:
             self._scales.append(vectors.scales)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._data.__exit__(kind, error, trace)
-        if self._scales is not None:
-            self._scales.__exit__(kind, error, trace)
 
 
 def quantised(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
@@ -139,6 +171,21 @@ def _unpacked(data: NDArray[np.uint8]) -> NDArray[np.float32]:
     floats = np.empty((len(data), 2 * data.shape[1]), np.float32)
     floats[:, ::2], floats[:, 1::2] = data >> 4, data & 15
     floats -= _ZERO
+    return floats
+
+
+def _widened(data: NDArray[Any]) -> NDArray[np.float32]:
+    """Return stored components in float32: finite ones of float16 as numpy does, in half its time."""
+    if data.dtype == np.uint8:
+        return _unpacked(data)
+    if data.dtype != np.float16:
+        return data.astype(np.float32, copy=False)
+    # Sign, exponent and fraction go to their places in a float32, whose exponents are counted from elsewhere.
+    bits = data.view(np.int16).astype(np.int32)
+    bits <<= _FRACTION_SHIFT
+    bits &= _HALF_BITS
+    floats = bits.view(np.float32)
+    floats *= _EXPONENT_SHIFT
     return floats
 
 

@@ -21,6 +21,7 @@ from sapbert.artifacts import Draft, create, fingerprint_of
 from sapbert.errors import SapbertError
 from sapbert.vocab.columns import tidy_names
 from sapbert.vocab.intake import Intake, ordered_map
+from sapbert.vocab.parquet import system_errors
 from sapbert.vocab.schema import (
     ALIASES,
     NAME_KEY,
@@ -170,7 +171,9 @@ class _TableWriter:
     def write(self, number: int, part: pl.DataFrame) -> Digestible:
         """Write a part, from any thread; the digest must be given what this returns in order of parts."""
         if not part.is_empty():
-            part.write_parquet(self._folder / f"{number:05}.parquet", compression=COMPRESSION)
+            file = self._folder / f"{number:05}.parquet"
+            with system_errors(file):
+                part.write_parquet(file, compression=COMPRESSION)
         return digestible(part)
 
 
