@@ -63,6 +63,7 @@ def calibrate(
     the fit, five parts in turn.
     """
     from sapbert.artifacts import require_free
+    from sapbert.defaults import chosen
     from sapbert.index.folder import damage_told
     from sapbert.linking.calibrating import CalibrateSettings, calibrate, read_labelled_mentions
     from sapbert.linking.calibration import Method
@@ -75,7 +76,7 @@ def calibrate(
     if figure is not None:
         _require_figure(figure, overwrite=overwrite)
     labelled = read_labelled_mentions(mentions, prefix)
-    with damage_told(index):
+    with damage_told(chosen(index, "index")):
         linker = Linker.open(index, threads=threads, sparse_weight=_weight(index, sparse_weight))
         fitted = calibrate(linker, labelled, settings)
     fitted.write(out, overwrite=overwrite)

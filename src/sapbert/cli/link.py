@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from sapbert.cli.report import Overwrite, counted
-from sapbert.defaults import DEFAULT
+from sapbert.defaults import DEFAULT, chosen
 from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def link(
         sources=tuple(sources),
         prefixes=tuple(prefix),
     )
-    with damage_told(index), _bar(drawn=out is not None) as (on_read, on_linked):
+    with damage_told(chosen(index, "index")), _bar(drawn=out is not None) as (on_read, on_linked):
         linker = Linker.open(index, threads=threads, sparse_weight=sparse_weight, calibration=calibration)
         _add_labelled(linker, labelled, labelled_prefix, index)
         source = _prepared(_source(mentions, file, column, on_read), linker, document_column, split=split)
