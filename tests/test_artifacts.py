@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import signal
@@ -388,6 +389,36 @@ def test_another_kind_is_refused_with_both_named(artifact: Path) -> None:
 def test_a_newer_format_asks_for_an_upgrade_whatever_else_it_holds(artifact: Path) -> None:
     (artifact / MANIFEST).write_text(json.dumps({"format": FORMAT + 1, "sapbert": "99.0", "new": "idea"}))
     with pytest.raises(ArtifactError, match=rf"sapbert 99\.0 in format {FORMAT + 1}; .* upgrade it"):
+        load_manifest(artifact)
+
+
+def as_format_1(artifact: Path) -> None:
+    """Rewrite a manifest as earlier versions wrote it: SHA-256 instead of xxh3."""
+    content = json.loads((artifact / MANIFEST).read_text())
+    del content["checksum"]
+    for name, record in content["files"].items():
+        record["sha256"] = hashlib.sha256((artifact / name).read_bytes()).hexdigest()
+        del record["digest"]
+    content["format"] = 1
+    checksum = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    (artifact / MANIFEST).write_text(json.dumps({**content, "checksum": checksum}))
+
+
+def test_the_format_before_is_still_read_and_checked(artifact: Path) -> None:
+    as_format_1(artifact)
+    assert load_manifest(artifact).format == 1
+    (artifact / FILES[0]).write_bytes(flipped((artifact / FILES[0]).read_bytes(), 0))
+    with pytest.raises(ArtifactError, match=f"{FILES[0]} does not match its checksum"):
+        load_manifest(artifact)
+
+
+def test_a_digest_of_an_unknown_algorithm_is_damage(artifact: Path) -> None:
+    content = json.loads((artifact / MANIFEST).read_text())
+    del content["checksum"]
+    content["files"][FILES[0]]["digest"] = "md9:0"
+    checksum = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    (artifact / MANIFEST).write_text(json.dumps({**content, "checksum": checksum}))
+    with pytest.raises(ArtifactError, match="damaged: 'md9:0' is no digest"):
         load_manifest(artifact)
 
 
