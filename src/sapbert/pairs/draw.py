@@ -27,7 +27,7 @@ from sapbert.artifacts import Draft, create
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.sampling import Languages, draw
-from sapbert.vocab.columns import append_texts, fold_tidy_names
+from sapbert.vocab.columns import append_texts, fold_tidy_names, is_first
 from sapbert.vocab.intake import Progress, ordered_map, silent
 from sapbert.vocab.vocabulary import Vocabulary
 
@@ -115,19 +115,12 @@ def _draw_part(part: Path, settings: PairSettings) -> tuple[Names, NDArray[np.in
 
 
 def _distinct_names(part: Path, rule: Languages) -> Names:
-    """Fold the names of some whole concepts and keep the distinct ones, of each concept in order."""
+    """Fold the names of some whole concepts and keep of each concept the distinct ones, in their order."""
     frame = pl.read_parquet(part, columns=["concept_id", "name", "language"])
-    text = fold_tidy_names(frame["name"])
-    folded = frame.select("concept_id", "language", text, concept=pl.col("concept_id").rle_id())
-    ordered = folded.sort("concept", "name", "language")
-    distinct = ordered.filter(
-        (pl.col("concept") != pl.col("concept").shift()).fill_null(value=True)
-        | (pl.col("name") != pl.col("name").shift()),
-        pl.col("name") != "",
-    )
-    if rule is not Languages.ANY:
-        distinct = distinct.sort("concept", "language", "name")
-    return Names.of(distinct["concept_id"], distinct["name"], distinct["language"])
+    folded = frame.select("concept_id", fold_tidy_names(frame["name"]))
+    kept = is_first(folded) & (folded["name"] != "")
+    languages = None if rule is Languages.ANY else frame["language"].filter(kept)
+    return Names.of(folded["concept_id"].filter(kept), folded["name"].filter(kept), languages)
 
 
 class PairsWriter:
