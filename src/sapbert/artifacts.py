@@ -22,7 +22,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -77,9 +77,20 @@ class Manifest:
 class Draft:
     """An artifact being written; files go under `path`, then `seal` says what it is."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Executor) -> None:
         self.path = path
         self.manifest: Manifest | None = None
+        self._disk = disk
+        self._settling: list[Future[None]] = []
+
+    def settle(self, file: Path) -> None:
+        """Begin to bring to disk what `file` holds so far, so that less is waited for at the end."""
+        self._settling.append(self._disk.submit(_sync, file))
+
+    def settled(self) -> None:
+        """Wait until all that was begun is done."""
+        for done in self._settling:
+            done.result()
 
     def seal(
         self,
@@ -121,12 +132,13 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
     _sweep(target)
     refuse_occupied(target, overwrite=overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _workplace(target) as work:
-        draft = Draft(work / _NEW)
+    with _workplace(target) as work, ThreadPoolExecutor(1) as disk:
+        draft = Draft(work / _NEW, disk)
         draft.path.mkdir()
         yield draft
         if draft.manifest is None:
             raise RuntimeError("a draft must be sealed before its block ends")
+        draft.settled()
         _write_manifest(draft.path, draft.manifest)
         refuse_occupied(target, overwrite=overwrite)
         if overwrite and os.path.lexists(target):

@@ -127,6 +127,7 @@ class PairsWriter:
     """Writes the arrays of a pairs artifact piece by piece."""
 
     def __init__(self, draft: Draft) -> None:
+        self._draft = draft
         self._path = draft.path
         self._stack = ExitStack()
         self._hashes: list[NDArray[np.uint64]] = []
@@ -171,6 +172,8 @@ class PairsWriter:
         append_texts(names.texts, self._names)
         append_texts(names.ids, self._ids)
         self._hashes.append(names.texts.hash().to_numpy())
+        for name in ("names", "offsets", "concepts", "pairs"):
+            self._draft.settle(self._path / f"{name}.npy")
 
     def counts(self) -> dict[str, int]:
         """What was written."""
@@ -190,11 +193,12 @@ class PairsWriter:
         repeated = ordered[1:][again]
         del ordered, again
         rows = pl.Series(hashes).is_in(pl.Series(repeated).implode()).arg_true().to_numpy()
-        group = np.searchsorted(repeated, hashes[rows])
+        order = np.argsort(hashes[rows])
+        starts = np.searchsorted(hashes[rows][order], repeated)
         # Groups are numbered by their first row, so that the numbers do not depend on the hash.
-        first = np.empty(len(repeated), np.int64)
-        first[group[::-1]] = rows[::-1]
-        number = np.argsort(np.argsort(first))[group]
+        numbers = np.argsort(np.argsort(np.minimum.reduceat(rows[order], starts)))
+        group = np.empty(len(rows), np.int64)
+        group[order] = np.repeat(numbers, np.diff(starts, append=len(rows)))
         self.homonyms = len(rows)
         with ArrayWriter(self._path / "homonyms.npy", np.int32, 2) as homonyms:
-            homonyms.append(np.stack([rows, number], axis=1))
+            homonyms.append(np.stack([rows, group], axis=1))

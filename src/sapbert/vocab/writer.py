@@ -40,7 +40,7 @@ from sapbert.vocab.schema import (
 KIND = "vocabulary"
 ROWS_A_PART = 400_000
 """Rows held at a time; a part of the names table has at least as many, but for the last."""
-HELD_BYTES = 1 << 30
+HELD_BYTES = 3 << 28
 """Names that wait in memory; those beyond wait on disk."""
 COMPRESSION: Literal["uncompressed"] = "uncompressed"
 """Compressing took half the time of all writing and saved four bytes in ten."""
@@ -131,7 +131,7 @@ class VocabularyWriter:
         """Turn all that was added into the tables of the artifact and seal it."""
         late = _tidied(_sorted_by_concept(self._late))
         facts = {table: _sorted_by_concept(frames) for table, frames in self._facts.items()}
-        tables = {name: _TableWriter(self._draft.path / name, schema) for name, schema in TABLES.items()}
+        tables = {name: _TableWriter(self._draft, name, schema) for name, schema in TABLES.items()}
 
         def write_part(numbered: tuple[int, pl.DataFrame]) -> dict[str, Digestible]:
             number, piece = numbered
@@ -179,15 +179,18 @@ def _fetch(names: pl.DataFrame | Path) -> pl.DataFrame:
 class _TableWriter:
     """Writes one table of the artifact, a Parquet file a part."""
 
-    def __init__(self, folder: Path, schema: Schema) -> None:
-        folder.mkdir()
-        self._folder = folder
+    def __init__(self, draft: Draft, name: str, schema: Schema) -> None:
+        self._draft = draft
+        self._folder = draft.path / name
+        self._folder.mkdir()
         self.digest = TableDigest(schema)
 
     def write(self, number: int, part: pl.DataFrame) -> Digestible:
         """Write a part, from any thread; the digest must be given what this returns in order of parts."""
         if not part.is_empty():
-            part.write_parquet(self._folder / f"{number:05}.parquet", compression=COMPRESSION)
+            file = self._folder / f"{number:05}.parquet"
+            part.write_parquet(file, compression=COMPRESSION)
+            self._draft.settle(file)
         return digestible(part)
 
 
