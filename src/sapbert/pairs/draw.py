@@ -167,8 +167,8 @@ class PairsWriter:
         first_name = self._names.rows
         if first_name + len(names.texts) >= 2**31:
             raise SapbertError("more than two thousand million names do not fit one pairs artifact")
-        self._concepts.append(names.concepts + self.concepts)
-        self._pairs.append(pairs + first_name)
+        self._concepts.append(_shifted(names.concepts, self.concepts))
+        self._pairs.append(_shifted(pairs, first_name))
         append_texts(names.texts, self._names)
         append_texts(names.ids, self._ids)
         self._hashes.append(names.texts.hash().to_numpy())
@@ -202,3 +202,8 @@ class PairsWriter:
         self.homonyms = len(rows)
         with ArrayWriter(self._path / "homonyms.npy", np.int32, 2) as homonyms:
             homonyms.append(np.stack([rows, group], axis=1))
+
+
+def _shifted(numbers: NDArray[np.int64], by: int) -> NDArray[np.int32]:
+    """`numbers + by` in one pass over memory; the sum fits."""
+    return np.add(numbers, by, dtype=np.int32, casting="unsafe")

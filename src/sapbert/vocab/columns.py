@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import polars as pl
+from numpy.typing import ArrayLike, NDArray
 
 from sapbert.arrays import TextsWriter
 from sapbert.curies import canonical_prefix, parse_curie
@@ -67,6 +68,18 @@ def is_first(rows: pl.DataFrame) -> pl.Series:
     first = np.ones(len(hashes), np.bool_)
     first[alike[again]] = False
     return pl.Series(first)
+
+
+def by_category(column: pl.Series, make: Callable[[list[str]], ArrayLike]) -> NDArray[np.uint64]:
+    """One number a row, which `make` gives to the text of its category."""
+    physical = column.to_physical().to_numpy()
+    a_row = np.full(int(physical.max(initial=0)) + 1, -1)
+    a_row[physical] = np.arange(len(physical))
+    seen = np.flatnonzero(a_row >= 0)
+    numbers = np.zeros(len(a_row), np.uint64)
+    numbers[seen] = make(column.gather(a_row[seen]).cast(pl.String).to_list())
+    per_row: NDArray[np.uint64] = numbers[physical]
+    return per_row
 
 
 def append_texts(texts: pl.Series, writer: TextsWriter) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest, xxh3_128
+
+from sapbert.vocab.columns import by_category
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
 
@@ -81,16 +81,7 @@ def _bytes(column: pl.Series) -> tuple[bytes, bytes]:
         return column.str.len_bytes().to_numpy().tobytes(), column.str.join("").cast(pl.Binary).item()
     if column.dtype == pl.Boolean:
         return b"", column.cast(pl.UInt8).to_numpy().tobytes()
-    return b"", _stable_codes(column).tobytes()
-
-
-def _stable_codes(column: pl.Series) -> NDArray[np.uint64]:
-    """One number a row that depends on the category's text alone."""
-    physical = column.to_physical().to_numpy()
-    a_row = np.full(int(physical.max(initial=0)) + 1, -1)
-    a_row[physical] = np.arange(len(physical))
-    seen = np.flatnonzero(a_row >= 0)
-    codes = np.zeros(len(a_row), np.uint64)
-    codes[seen] = [xxh3_64_intdigest(text.encode()) for text in column.gather(a_row[seen]).cast(pl.String)]
-    stable: NDArray[np.uint64] = codes[physical]
-    return stable
+    # One number a row that depends on the category's text alone.
+    return b"", by_category(
+        column, lambda texts: [xxh3_64_intdigest(text.encode()) for text in texts]
+    ).tobytes()

@@ -24,6 +24,7 @@ from sapbert.artifacts import Draft, create, fingerprint_of
 from sapbert.errors import SapbertError
 from sapbert.vocab.columns import tidy_names
 from sapbert.vocab.intake import Intake, ordered_map
+from sapbert.vocab.order import sort_names
 from sapbert.vocab.schema import (
     ALIASES,
     NAME_KEY,
@@ -269,10 +270,9 @@ def _tidied(names: pl.DataFrame) -> pl.DataFrame:
 
 def _canonical(frame: pl.DataFrame) -> pl.DataFrame:
     """Sort the tidy names of whole, numbered concepts, drop repeated ones and mark the preferred."""
-    order = ["concept", *NAME_KEY[1:], "rank", "scope"]
-    ordered = frame.sort(order, descending=[False] * 4 + [True, False])
-    distinct = ordered.filter(_starts_run(order[:4]))
-    preferred = _first_of_best(distinct["rank"], distinct.select(_starts_run(order[:2])).to_series())
+    key = ["concept", *NAME_KEY[1:]]
+    distinct = sort_names(frame).filter(_starts_run(key))
+    preferred = _first_of_best(distinct["rank"], distinct.select(_starts_run(key[:2])).to_series())
     return distinct.with_columns(preferred=preferred).select(list(NAMES))
 
 
