@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -392,20 +393,27 @@ def test_a_newer_format_asks_for_an_upgrade_whatever_else_it_holds(artifact: Pat
         load_manifest(artifact)
 
 
-def as_format_1(artifact: Path) -> None:
-    """Rewrite a manifest as earlier versions wrote it: SHA-256 instead of xxh3."""
+def rewrite_manifest(artifact: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change a manifest and make its checksum fit."""
     content = json.loads((artifact / MANIFEST).read_text())
     del content["checksum"]
-    for name, record in content["files"].items():
-        record["sha256"] = hashlib.sha256((artifact / name).read_bytes()).hexdigest()
-        del record["digest"]
-    content["format"] = 1
+    change(content)
     checksum = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     (artifact / MANIFEST).write_text(json.dumps({**content, "checksum": checksum}))
 
 
-def test_the_format_before_is_still_read_and_checked(artifact: Path) -> None:
-    as_format_1(artifact)
+def test_format_1_is_still_read_and_checked(artifact: Path) -> None:
+    def as_format_1(content: dict[str, Any]) -> None:
+        content["format"] = 1
+        content["files"] = {
+            name: {
+                "bytes": record["bytes"],
+                "sha256": hashlib.sha256((artifact / name).read_bytes()).hexdigest(),
+            }
+            for name, record in content["files"].items()
+        }
+
+    rewrite_manifest(artifact, as_format_1)
     assert load_manifest(artifact).format == 1
     (artifact / FILES[0]).write_bytes(flipped((artifact / FILES[0]).read_bytes(), 0))
     with pytest.raises(ArtifactError, match=f"{FILES[0]} does not match its checksum"):
@@ -413,13 +421,28 @@ def test_the_format_before_is_still_read_and_checked(artifact: Path) -> None:
 
 
 def test_a_digest_of_an_unknown_algorithm_is_damage(artifact: Path) -> None:
-    content = json.loads((artifact / MANIFEST).read_text())
-    del content["checksum"]
-    content["files"][FILES[0]]["digest"] = "md9:0"
-    checksum = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    (artifact / MANIFEST).write_text(json.dumps({**content, "checksum": checksum}))
+    rewrite_manifest(artifact, lambda content: content["files"][FILES[0]].update(digest="md9:0"))
     with pytest.raises(ArtifactError, match="damaged: 'md9:0' is no digest"):
         load_manifest(artifact)
+
+
+def write_while_the_disk_fails(target: Path) -> None:
+    with create(target) as draft:
+        fill(draft.path, "new")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", failing(FULL))
+            draft.settle(draft.path / FILES[0])
+            with suppress(OSError):
+                draft.settled()
+        draft.seal("invented", settings={}, inputs={}, counts={})
+
+
+def test_a_file_that_could_not_be_brought_to_disk_early_is_an_error(tmp_path: Path) -> None:
+    """A system tells of such an error once, so that asking again at the end would miss it."""
+    with pytest.raises(OSError) as caught:
+        write_while_the_disk_fails(tmp_path / "artifact")
+    assert caught.value is FULL
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_artifact_at_all_is_refused(tmp_path: Path) -> None:
