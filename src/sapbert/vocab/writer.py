@@ -63,8 +63,8 @@ TABLES: Mapping[str, Schema] = {"names": NAMES, **FACTS}
 class Spooled(NamedTuple):
     """Names that wait."""
 
-    names: pl.DataFrame | Path
-    """Themselves, or the file they were written to."""
+    names: pl.DataFrame | Path | None
+    """Themselves, or the file they were written to; None where there are none."""
     first_id: str
     last_id: str
     in_order: bool
@@ -98,7 +98,7 @@ class VocabularyWriter:
         """Do the part of `add` that takes time, on any thread; `keep` does the rest."""
         frame = _conform(names)
         if frame.is_empty():
-            return Spooled(frame, "", "", in_order=True)
+            return Spooled(None, "", "", in_order=True)
         ids = frame["concept_id"]
         return Spooled(self._lay_aside(frame), ids[0], ids[-1], in_order=ids.is_sorted())
 
@@ -113,7 +113,7 @@ class VocabularyWriter:
 
     def keep(self, spooled: Spooled) -> None:
         """Add what was spooled; the order of these calls is the order of the names."""
-        if spooled.last_id:
+        if spooled.names is not None:
             self._sorted = self._sorted and spooled.in_order and spooled.first_id >= self._last_id
             self._last_id = spooled.last_id
             self._spooled.append(spooled.names)
