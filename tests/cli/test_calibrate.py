@@ -120,7 +120,7 @@ def test_a_figure_is_drawn(sapbert: Sapbert, index: Path, mentions: Path, tmp_pa
     drawn = figure.read_text()
     assert "<svg" in drawn
     report = json.loads(out.read_text())["report"]
-    reliability.draw_reliability(report, tmp_path / "again.png")
+    reliability.draw_reliability({"dev": report}, tmp_path / "again.png")
     assert (tmp_path / "again.png").stat().st_size > 1000
 
 

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sapbert.evaluation.confidence import reliability_of
+from sapbert.evaluation.run import Evaluation
+from sapbert.linking.calibration import Method, Platt
+from sapbert.linking.confidence import Calibration
 from sapbert.pairs.artifact import Pairs
 from tests.cli.conftest import Done, Sapbert, left_in, one_json, refused
 from tests.encoder.tiny import tiny_bert
@@ -102,3 +106,86 @@ def test_without_matplotlib_the_extra_is_named(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'sapbert[plot]'" in refused(plot("-o", tmp_path / "figure.png"))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".html"])
+def test_names_of_concepts_are_drawn_for_each_model(
+    sapbert: Sapbert, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, suffix: str
+) -> None:
+    other, target = tiny_bert(tmp_path / "other", seed=1), tmp_path / f"names{suffix}"
+    models = ("--model", tiny_base, "--model", other)
+    done = sapbert("plot", "tsne", tiny_pairs.path, *models, "--concepts", 5, "--names", 4, "-o", target)
+
+    assert (done.code, done.out) == (0, "")
+    first, second, last = done.err.splitlines()
+    assert first.startswith(f"{tiny_base}: ")
+    assert second.startswith(f"{other}: ")
+    assert second.endswith("% of names have a name of their concept nearest")
+    assert last == f"figure -> {target}"
+    if suffix == ".html":
+        assert "20 names of 5 concepts" in target.read_text()
+    again = sapbert("plot", "tsne", tiny_pairs.path, *models, "-o", target)
+    assert "--overwrite" in refused(again)
+
+
+def test_without_scikit_learn_the_extra_is_named(
+    sapbert: Sapbert, tiny_pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "sapbert.plots.projection", raising=False)
+    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
+    done = sapbert("plot", "tsne", tiny_pairs.path, "--model", "any", "-o", tmp_path / "figure.png")
+    assert "this needs sklearn, which is not installed: pip install 'sapbert[plot]'" in refused(done)
+
+
+@pytest.fixture
+def runs(sapbert: Sapbert, tmp_path: Path) -> list[Path]:
+    """Two evaluations on sixty mentions, every fourth of them of another concept than it looks."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    names = [f"c{number:02} fever" for number in range(60)]
+    (folder / "dictionary.tsv").write_text(
+        "\n".join(["concept_id\tname", *(f"C{number}\t{name}" for number, name in enumerate(names))])
+    )
+    gold = [number + 1 if number % 4 == 0 else number for number in range(60)]
+    rows = [f"{name}s\tC{own}" for name, own in zip(names, gold, strict=True)]
+    (folder / "test.tsv").write_text("\n".join(["mention\tconcept_ids", *rows]))
+    for name in ("edit", "tfidf"):
+        assert sapbert("evaluate", "--benchmark", folder, "--baseline", name, "-o", tmp_path / name).code == 0
+    return [tmp_path / "edit", tmp_path / "tfidf"]
+
+
+def test_thresholds_are_drawn_and_told(sapbert: Sapbert, runs: list[Path], tmp_path: Path) -> None:
+    done = sapbert("plot", "thresholds", *runs, "-o", tmp_path / "figure.svg", "--json")
+
+    found = one_json(done)
+    assert list(found) == [str(run) for run in runs]
+    curve = found[str(runs[0])]["dictionary"]
+    assert (curve["precision"][0], curve["coverage"][0], curve["accuracy"][0]) == (0.75, 1.0, 0.75)
+    assert f"{runs[0]}, dictionary: 90% right at no score" in done.err
+    assert "all, dictionary -->" in (tmp_path / "figure.svg").read_text()
+
+
+def test_reliability_is_drawn_of_evaluations_and_calibrations(
+    sapbert: Sapbert, runs: list[Path], tmp_path: Path
+) -> None:
+    calibration = Calibration(
+        index="i", exact=True, sparse_weight=0, method=Method.PLATT, curve=Platt(0, 1, 0), threshold=None,
+        report=reliability_of(Evaluation.open(runs[0]), "dictionary"),
+    )  # fmt: skip
+    calibration.write(tmp_path / "calibration.json")
+    done = sapbert(
+        "plot", "reliability", runs[0], tmp_path / "calibration.json", "-o", tmp_path / "figure.svg"
+    )
+
+    assert done.code == 0
+    first, second, last = done.err.splitlines()
+    assert first.partition(": ")[2] == second.partition(": ")[2]
+    assert last == f"figure -> {tmp_path / 'figure.svg'}"
+    assert (tmp_path / "figure.svg").read_text().count("60 answers, 75.0% right -->") == 2
+
+
+def test_what_is_no_calibration_is_told(sapbert: Sapbert, tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("{}")
+    assert "is no calibration" in refused(
+        sapbert("plot", "reliability", tmp_path / "other.json", "-o", tmp_path / "figure.svg")
+    )

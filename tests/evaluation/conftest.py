@@ -35,6 +35,16 @@ def mentions(*rows: tuple[str, str], type: Sequence[str] | None = None) -> pl.Da
 
 def told(answers: Mapping[str, Sequence[str]]) -> Build:
     """A ranker that answers each mention with the names given, best first."""
+    return scored(
+        {
+            mention: [(name, 1 - place / 100) for place, name in enumerate(names)]
+            for mention, names in answers.items()
+        }
+    )
+
+
+def scored(answers: Mapping[str, Sequence[tuple[str, float]]]) -> Build:
+    """A ranker that answers each mention with the names and scores given, best first."""
 
     class Told:
         def __init__(self, names: Sequence[str]) -> None:
@@ -43,8 +53,8 @@ def told(answers: Mapping[str, Sequence[str]]) -> Build:
         def rank(self, mentions: Sequence[str], k: int) -> Ranked:
             scores, rows = np.zeros((len(mentions), k), np.float32), np.full((len(mentions), k), -1, np.int64)
             for at, mention in enumerate(mentions):
-                for place, name in enumerate(list(answers.get(mention, ()))[:k]):
-                    rows[at, place], scores[at, place] = self._rows[name], 1 - place / 100
+                for place, (name, score) in enumerate(list(answers.get(mention, ()))[:k]):
+                    rows[at, place], scores[at, place] = self._rows[name], score
             return scores, rows
 
     def build(names: Sequence[str]) -> Ranker:

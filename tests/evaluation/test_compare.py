@@ -10,7 +10,7 @@ from sapbert.evaluation.compare import Accuracy, System, compare
 from sapbert.evaluation.run import Evaluation, evaluate, write_evaluation
 from tests.evaluation.conftest import mentions, small_set, told
 
-NAMES = {"fever": "F", "moss lung": "M", "tin ear": "T"}
+NAMES = {"fever": "F", "the shivers": "F", "moss lung": "M", "tin ear": "T"}
 SET = small_set(NAMES, mentions(("hot", "F"), ("mossy", "M"), ("blue", "-1"), ("tin", "T")))
 RIGHT = {"hot": ["fever"], "mossy": ["moss lung"], "tin": ["tin ear"]}
 
@@ -36,9 +36,9 @@ def test_a_comparison_tells_what_was_gained_and_lost() -> None:
     assert found.difference == pytest.approx(1 / 3)
     assert found.mcnemar == 1
     assert found.changed.rows() == [
-        ("gained", "hot", "hot", "F", "tin ear", "fever"),
-        ("gained", "mossy", "mossy", "M", "fever", "moss lung"),
-        ("lost", "tin", "tin", "T", "tin ear", "moss lung"),
+        ("gained", "hot", "hot", "F", "fever", "tin ear", "fever"),
+        ("gained", "mossy", "mossy", "M", "moss lung", "fever", "moss lung"),
+        ("lost", "tin", "tin", "T", "tin ear", "tin ear", "moss lung"),
     ]
 
 

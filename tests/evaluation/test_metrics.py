@@ -117,6 +117,18 @@ def test_figures_by_type_and_by_what_was_seen() -> None:
     assert {key: m.accuracy[1] for key, m in measure_by(found, "seen").items()} == {"true": 0.5, "false": 0}
 
 
+def test_of_folds_every_share_is_the_mean_of_the_folds_shares() -> None:
+    found = results_of(
+        [("hot", "F"), ("hot", "F"), ("hot", "F"), ("hot", "X"), ("blue", "-1")], {"hot": ["ear", "fever"]}
+    ).with_columns(fold=pl.Series(["0", "0", "0", "1", "2"]))
+
+    figures = measure(found)
+
+    assert figures.mentions == 4
+    assert figures.accuracy == figures.strict == {1: 0, 5: 0.5}
+    assert (figures.mrr, figures.coverage) == (0.25, 0.5)
+
+
 def test_results_have_the_columns_they_promise() -> None:
     found = results_of([("moss|tin", "M|T")], {"moss": ["ear"]})
 

@@ -151,3 +151,29 @@ def test_real_corpora_come_out_with_the_papers_counts(
         pairs = zip(told(ours.split(split)), told(theirs.split(split)), strict=True)
         agreed = sum(one[0] == other[0] for one, other in pairs)
         assert agreed / ours.split(split).height > (0.93 if split == "dev" else same)
+
+
+@pytest.mark.shared_data
+def test_real_chemicals_come_out_but_for_ids_that_the_dictionary_lacks(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    """Those built elsewhere kept fourteen mentions of concepts that were cut from the dictionary."""
+    folder = shared_data / "benchmarks" / "bc5cdr-chemical"
+    theirs = open_evaluation_set(folder)
+    lines = theirs.dictionaries["dictionary"].table.select(
+        pl.col("ids").list.join("|") + "||" + pl.col("name")
+    )
+    (tmp_path / "names.txt").write_text("\n".join(lines.to_series()) + "\n")
+
+    raw = (shared_data / "raw").glob("CDR_*")
+    manifest = build_benchmark("bc5cdr-chemical", raw, tmp_path / "names.txt", tmp_path / "set")
+    ours = open_evaluation_set(tmp_path / "set")
+
+    for split, annotated in (("train", 5203), ("dev", 5347), ("test", 5385)):
+        dropped = manifest.counts[f"{split}: dropped for their ids"]
+        assert manifest.counts[split] + dropped == annotated
+        known = set(theirs.dictionaries["dictionary"].ids)
+        kept = [row for row in told(theirs.split(split)) if set(row[1]) <= known]
+        pairs = list(zip(told(ours.split(split)), kept, strict=True))
+        assert all(one[1] == other[1] for one, other in pairs)
+        assert sum(one[0] == other[0] for one, other in pairs) / len(pairs) > 0.98

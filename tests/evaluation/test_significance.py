@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sapbert.evaluation.significance import bootstrap_interval, mcnemar, randomisation
+from sapbert.evaluation.significance import bootstrap_interval, mcnemar, randomisation, t_test
 
 BITS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
@@ -83,3 +83,21 @@ def test_same_seed_same_figures(values: list[float], seed: int) -> None:
     low, high = bootstrap_interval(given_values, seed=seed)
     assert given_values.min() <= low <= high <= given_values.max()
     assert 0 < randomisation(given_values, seed=seed) <= 1
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=12), st.floats(0, 1))
+def test_a_t_test_is_that_of_scipy(values: list[float], mean: float) -> None:
+    runs = np.array(values)
+    assume(runs.std() > 1e-6)
+
+    assert t_test(runs, mean) == pytest.approx(stats.ttest_1samp(runs, mean).pvalue, abs=1e-9)
+
+
+def test_runs_that_agree_differ_from_every_other_figure() -> None:
+    assert t_test(np.array([0.5, 0.5]), 0.5) == 1
+    assert t_test(np.array([0.5, 0.5]), 0.4) == 0
+
+
+def test_one_run_has_no_t_test() -> None:
+    with pytest.raises(ValueError, match="needs two runs"):
+        t_test(np.array([0.5]), 0.4)

@@ -78,7 +78,7 @@ def calibrate(
     if figure is not None:
         from sapbert.plots.reliability import draw_reliability
 
-        draw_reliability(fitted.report, figure, overwrite=overwrite)
+        draw_reliability({mentions.name: fitted.report}, figure, overwrite=overwrite)
     if json:
         typer.echo(json_module.dumps(fitted.report))
     _tell(fitted, out)

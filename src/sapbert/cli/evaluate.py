@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json as json_module
 import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sapbert.cli.encoders import open_encoder
 from sapbert.cli.report import Overwrite, progress_bar
-from sapbert.errors import ConfigError, MissingExtraError
+from sapbert.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
+    from sapbert.evaluation.benchmarks import EvaluationSet
     from sapbert.evaluation.cache import CachedEncoder
-    from sapbert.protocols import Encoder
-    from sapbert.vocab.intake import Progress
+    from sapbert.evaluation.run import Evaluation
 
 
 def evaluate(
@@ -23,9 +26,13 @@ def evaluate(
         Path,
         typer.Option(help="A benchmark: a folder in any of its formats, or one file.", show_default=False),
     ],
-    model: Annotated[
-        str | None, typer.Option(help="Encoder to measure: a folder or a Hugging Face id.")
-    ] = None,
+    models: Annotated[
+        list[str],
+        typer.Option(
+            "--model",
+            help="Encoder to measure: a folder or a Hugging Face id. Given again: another seed of it.",
+        ),
+    ] = [],
     baseline: Annotated[
         str | None, typer.Option(help="Measure this instead: exact, tfidf, bm25 or edit.")
     ] = None,
@@ -51,52 +58,70 @@ def evaluate(
 
     For an encoder or a baseline: accuracy at 1 and 5 with intervals, with the benchmark's dictionary alone
     and, where its protocol has one, with the dictionary enlarged by training mentions: the papers' figures
-    are with the latter.
+    are with the latter. Several models are one system trained with several seeds: their mean and deviation
+    are told, and OUT is a folder of their evaluations.
     """
-    from sapbert.evaluation import rankers, report, run
+    from sapbert.artifacts import refuse_occupied
+    from sapbert.evaluation import report
     from sapbert.evaluation.benchmarks import open_evaluation_set
+    from sapbert.evaluation.compare import System
+    from sapbert.evaluation.run import write_evaluation
 
-    if (model is None) == (baseline is None):
+    if bool(models) == (baseline is not None):
         raise ConfigError("give either --model or --baseline")
-    if baseline is not None:
-        build, ranker = rankers.baseline(baseline), baseline
-        found = open_evaluation_set(benchmark, dictionary=dictionary, prefix=prefix)
-        measured = run.evaluate(found, build, split=split)
-    else:
-        found = open_evaluation_set(benchmark, dictionary=dictionary, prefix=prefix)
-        with progress_bar() as progress:
-            encoder = _open_encoder(str(model), cache or _default_cache(), progress)
-            ranker = encoder.fingerprint
-            measured = run.evaluate(found, lambda names: rankers.EncoderRanker(names, encoder), split=split)
-    if out is not None:
+    targets = _targets(out, len(models))
+    for target in targets:
+        refuse_occupied(target, overwrite=overwrite)
+    found = open_evaluation_set(benchmark, dictionary=dictionary, prefix=prefix)
+    runs = list(_runs(found, models, baseline, split, cache))
+    for target, (model, ranker, run) in zip(targets, runs, strict=False):
         settings = {"benchmark": found.name, "split": split, "model": model, "baseline": baseline}
-        run.write_evaluation(
-            measured, out, benchmark=found, settings=settings, ranker=ranker, overwrite=overwrite
-        )
+        write_evaluation(run, target, benchmark=found, settings=settings, ranker=ranker, overwrite=overwrite)
+    if out is not None:
         typer.echo(f"evaluation -> {out}", err=True)
+    system = System(found.name, tuple(run for *_, run in runs))
     if json:
-        typer.echo(json_module.dumps(report.summarise(measured, threshold=threshold)))
+        typer.echo(json_module.dumps(report.summarise(system, threshold=threshold)))
         return
-    typer.echo(f"{found.name}, {split}: {model or baseline}")
-    for line in report.evaluation_lines(measured, threshold=threshold):
+    typer.echo(f"{found.name}, {split}: {', '.join(models) or baseline}")
+    for line in report.evaluation_lines(system, threshold=threshold):
         typer.echo(line)
 
 
-def _open_encoder(model: str, cache: Path, progress: Progress) -> CachedEncoder:
-    """Open what `sapbert export` wrote without torch, and any other model with it."""
-    from sapbert.encoder.onnx import OnnxEncoder, is_exported
+def _runs(
+    benchmark: EvaluationSet, models: list[str], baseline: str | None, split: str, cache: Path | None
+) -> Iterator[tuple[str | None, str, Evaluation]]:
+    """Measure one after the other; yields the model, what identifies its ranker, and the results."""
+    from sapbert.evaluation import rankers
+    from sapbert.evaluation.run import evaluate
+
+    if baseline is not None:
+        yield None, baseline, evaluate(benchmark, rankers.baseline(baseline), split=split)
+    for model in models:
+        with progress_bar() as progress:
+            encoder = cached_encoder(model, cache, partial(progress, "encode"))
+            build = partial(rankers.EncoderRanker, encoder=encoder)
+            yield model, encoder.fingerprint, evaluate(benchmark, build, split=split)
+
+
+def _targets(out: Path | None, models: int) -> list[Path]:
+    """Where evaluations go: one to OUT itself, several into it, where nothing else may be."""
+    if out is None or models < 2:
+        return [] if out is None else [out]
+    targets = [out / f"{number:02}" for number in range(1, models + 1)]
+    others = sorted(set(out.iterdir()) - set(targets)) if out.is_dir() else []
+    if others:
+        raise ArtifactError(f"{others[0]} would count as another run; choose another name or remove it")
+    return targets
+
+
+def cached_encoder(
+    model: str, cache: Path | None, progress: Callable[[int, int], None] | None = None
+) -> CachedEncoder:
+    """Open an encoder whose vectors are kept; `progress` is told of names encoded and names to encode."""
     from sapbert.evaluation.cache import CachedEncoder
 
-    encoder: Encoder
-    if is_exported(Path(model)):
-        encoder = OnnxEncoder.open(Path(model))
-    else:
-        try:
-            from sapbert.encoder.transformer import TransformerEncoder
-        except ImportError as error:
-            raise MissingExtraError(error.name or "torch", "train") from error
-        encoder = TransformerEncoder.open(model)
-    return CachedEncoder(encoder, cache, progress=lambda done, total: progress("encode", done, total))
+    return CachedEncoder(open_encoder(model), cache or _default_cache(), progress=progress)
 
 
 def _default_cache() -> Path:

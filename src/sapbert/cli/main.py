@@ -12,6 +12,7 @@ from sapbert.cli import (
     benchmark,
     calibrate,
     compare,
+    errors,
     evaluate,
     export,
     index,
@@ -20,6 +21,8 @@ from sapbert.cli import (
     pairs,
     plot,
     read,
+    reproduce,
+    serve,
     show,
     sweep,
     train,
@@ -41,7 +44,10 @@ _STAGES = (
     "benchmark",
     "evaluate",
     "compare",
+    "errors",
+    "reproduce",
     "plot",
+    "serve",
     "show",
 )
 
@@ -73,7 +79,10 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("errors")(errors.errors)
+app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(plot.app, name="plot")
+app.command("serve")(serve.serve)
 app.command("show")(show.show)
 _INTERRUPTED = 130
 

@@ -3,43 +3,59 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sapbert.cli.encoders import open_encoder
 from sapbert.cli.report import Overwrite, progress_bar
 from sapbert.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from sapbert.evaluation.confidence import Thresholds
     from sapbert.pairs.artifact import Pairs
     from sapbert.training.similarities import Distribution, SampleSettings, Similarities
 
+Models = Annotated[
+    list[str],
+    typer.Option(
+        "--model",
+        metavar="ENCODER",
+        help="A folder or a Hugging Face id; repeat to compare, such as before and after training.",
+        show_default=False,
+    ),
+]
+Figure = Annotated[
+    Path, typer.Option("--out", "-o", help="Figure to write: .png, .svg or .pdf.", show_default=False)
+]
+_FOR_FIGURES = ("matplotlib", "sklearn")
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 @app.callback()
 def plot() -> None:
-    """Draw a figure as .png, .svg or .pdf."""
+    """Draw a figure."""
+
+
+@contextmanager
+def _extras() -> Iterator[None]:
+    """Name the extra that a figure needs where its imports fail."""
+    try:
+        yield
+    except ImportError as error:
+        module = (error.name or "torch").partition(".")[0]
+        raise MissingExtraError(module, "plot" if module in _FOR_FIGURES else "train") from error
 
 
 @app.command()
 def similarities(
     pairs: Annotated[Path, typer.Argument(help="Written by `sapbert pairs`.", show_default=False)],
-    models: Annotated[
-        list[str],
-        typer.Option(
-            "--model",
-            metavar="ENCODER",
-            help="A folder or a Hugging Face id; repeat to compare, such as before and after training.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="Figure to write: .png, .svg or .pdf.", show_default=False),
-    ],
+    models: Models,
+    out: Figure,
     batches: Annotated[int, typer.Option(min=1, help="Batches to draw and encode.")] = 20,
     batch_size: Annotated[int, typer.Option(min=2, help="Pairs a batch.")] = 256,
     margin: Annotated[
@@ -55,13 +71,10 @@ def similarities(
     mined as in training. The less the two kinds overlap, the more the encoder knows; mining keeps the pairs
     that it still confuses.
     """
-    try:
+    with _extras():
         from sapbert.plots.figures import require_figure
         from sapbert.plots.similarities import draw_similarities
         from sapbert.training.similarities import SampleSettings
-    except ImportError as error:
-        module = error.name or "torch"
-        raise MissingExtraError(module, "plot" if module == "matplotlib" else "train") from error
     from sapbert.pairs.artifact import Pairs
 
     require_figure(out, overwrite=overwrite)
@@ -74,6 +87,151 @@ def similarities(
     if json:
         typer.echo(json_module.dumps({**asdict(settings), **_numbers(found)}))
     typer.echo(f"figure -> {out}", err=True)
+
+
+@app.command()
+def tsne(
+    names: Annotated[
+        Path, typer.Argument(help="A vocabulary or pairs: where names come from.", show_default=False)
+    ],
+    models: Models,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Figure to write: .png, .svg or .pdf; .html for a page to point and click at.",
+            show_default=False,
+        ),
+    ],
+    concepts: Annotated[int, typer.Option(help="Concepts to draw, from 2 to 56.")] = 14,
+    per_concept: Annotated[
+        int, typer.Option("--names", min=2, help="Names of each; concepts with fewer are not drawn.")
+    ] = 8,
+    perplexity: Annotated[
+        float, typer.Option(min=1, help="How many neighbours a name has in the eyes of t-SNE.")
+    ] = 15,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same names for every model.")] = 33,
+    overwrite: Overwrite = False,
+) -> None:
+    """Names in the plane, coloured by concept.
+
+    Fig. 1 of the paper: names of one concept lie together if the encoder knows that they are one. How many
+    names have a name of their own concept nearest is told beside each picture, since t-SNE bends distances.
+    """
+    with _extras():
+        from sapbert.plots.figures import require_figure
+        from sapbert.plots.projection import ProjectionSettings, project, sample_names
+        from sapbert.plots.tsne import draw_tsne
+    from sapbert.artifacts import create_file, require_free
+    from sapbert.plots.tsne_page import tsne_page
+
+    is_page = out.suffix.lower() == ".html"
+    (require_free if is_page else require_figure)(out, overwrite=overwrite)
+    settings = ProjectionSettings(concepts=concepts, names=per_concept, perplexity=perplexity, seed=seed)
+    sample = sample_names(names, settings)
+    found = {model: project(sample, open_encoder(model), settings) for model in dict.fromkeys(models)}
+    if is_page:
+        with create_file(out, overwrite=overwrite) as partial:
+            partial.write_text(tsne_page(sample, found), encoding="utf-8", errors="replace")
+    else:
+        draw_tsne(sample, found, out, overwrite=overwrite)
+    for model, own in found.items():
+        typer.echo(f"{model}: {own.nearest:.1%} of names have a name of their concept nearest", err=True)
+    typer.echo(f"figure -> {out}", err=True)
+
+
+@app.command()
+def thresholds(
+    evaluations: Annotated[
+        list[Path], typer.Argument(help="Written by `sapbert evaluate -o`.", show_default=False)
+    ],
+    out: Figure,
+    overwrite: Overwrite = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the curves as JSON as well.")] = False,
+) -> None:
+    """What answering only from a score on costs and brings.
+
+    Answers below a threshold are taken for NIL: fewer mentions are answered, and more of the answers are
+    right. Scores of different systems are not comparable; the shares in the last column are.
+    """
+    with _extras():
+        from sapbert.plots.figures import require_figure
+        from sapbert.plots.thresholds import draw_thresholds
+    from sapbert.evaluation.confidence import thresholds
+    from sapbert.evaluation.run import Evaluation
+
+    require_figure(out, overwrite=overwrite)
+    opened = {str(path): Evaluation.open(path) for path in evaluations}
+    found = {
+        path: {name: thresholds(evaluation, name) for name in evaluation.dictionaries}
+        for path, evaluation in opened.items()
+    }
+    draw_thresholds(found, out, overwrite=overwrite)
+    for path, curves in found.items():
+        for dictionary, curve in curves.items():
+            typer.echo(f"{path}, {dictionary}: {_reached(curve)}", err=True)
+    if json:
+        curves_by_run = {
+            path: {name: _listed(own) for name, own in curves.items()} for path, curves in found.items()
+        }
+        typer.echo(json_module.dumps(curves_by_run))
+    typer.echo(f"figure -> {out}", err=True)
+
+
+@app.command()
+def reliability(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Evaluations (`sapbert evaluate -o`) or calibrations (`sapbert calibrate`).",
+            show_default=False,
+        ),
+    ],
+    out: Figure,
+    overwrite: Overwrite = False,
+) -> None:
+    """What confidence promises, and what it keeps.
+
+    Of answers with a confidence of 80 %, 80 % should be right. For an evaluation, confidence is fitted here,
+    and told of mentions held out of the fit.
+    """
+    with _extras():
+        from sapbert.plots.figures import require_figure
+        from sapbert.plots.reliability import draw_reliability
+    from sapbert.evaluation.confidence import reliability_of
+    from sapbert.evaluation.run import Evaluation
+    from sapbert.linking.confidence import Calibration
+
+    require_figure(out, overwrite=overwrite)
+    reports = {}
+    for source in sources:
+        if source.is_dir():
+            evaluation = Evaluation.open(source)
+            for dictionary in evaluation.dictionaries:
+                reports[f"{source}, {dictionary}"] = reliability_of(evaluation, dictionary)
+        else:
+            reports[str(source)] = Calibration.parse(source).report
+    draw_reliability(reports, out, overwrite=overwrite)
+    for title, report in reports.items():
+        error = report["calibration error"]
+        told = f"{error['score']:.3f} of the score, {error['confidence']:.3f} of the confidence"
+        typer.echo(f"{title}: calibration error {told}", err=True)
+    typer.echo(f"figure -> {out}", err=True)
+
+
+def _reached(curve: Thresholds) -> str:
+    """Say from which score some shares of the answers are right."""
+    told = []
+    for wanted in (0.9, 0.95, 0.99):
+        at = curve.reaching(wanted)
+        answered = "" if at is None else f" from {curve.scores[at]:.3f} on, {curve.coverage[at]:.1%} answered"
+        told.append(f"{wanted:.0%} right{answered or ' at no score'}")
+    return "; ".join(told)
+
+
+def _listed(curve: Thresholds) -> dict[str, list[float]]:
+    return {name: array.tolist() for name, array in asdict(curve).items()}
 
 
 def _count(pairs: Pairs, models: list[str], settings: SampleSettings) -> dict[str, Similarities]:

@@ -33,8 +33,8 @@ def progress_bar() -> Iterator[Progress]:
 
         def update(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                tasks[name] = bar.add_task(name, total=max(total, 1))
-            bar.update(tasks[name], completed=done)
+                tasks[name] = bar.add_task(name)
+            bar.update(tasks[name], completed=done, total=max(total, 1))
 
         yield update
 

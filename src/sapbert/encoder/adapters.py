@@ -118,6 +118,13 @@ def trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
+def count_parameters(model: nn.Module) -> tuple[int, int]:
+    """Return how many parameters are trained, adapters or else all, and how many the base has."""
+    adapters = sum(weight.numel() for weight in _adapter_weights(model).values())
+    base = sum(parameter.numel() for parameter in model.parameters()) - adapters
+    return adapters or base, base
+
+
 def reduction_of(model: nn.Module) -> int | None:
     """Return the reduction of the adapters of `model`, None where it has none."""
     for name, module in model.named_modules():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sapbert.artifacts import MANIFEST
 from sapbert.errors import ArtifactError, ConfigError
-from sapbert.evaluation.metrics import right_at
+from sapbert.evaluation.metrics import measure, right_at
 from sapbert.evaluation.run import Evaluation
 from sapbert.evaluation.significance import Interval, bootstrap_interval, mcnemar, randomisation
 
@@ -40,6 +40,20 @@ class System:
                 f"{path}: no evaluation, nor a folder of them; `sapbert evaluate -o` writes one"
             )
         return cls(path.name, tuple(Evaluation.open(one) for one in paths))
+
+    def right_at(self, dictionary: str, k: int) -> NDArray[np.float64]:
+        """How often each mention with gold ids is right at k, over the runs.  # (mentions,)"""
+        often: NDArray[np.float64] = self.rights(dictionary, k).mean(axis=0)
+        return often
+
+    def accuracies(self, dictionary: str, k: int) -> NDArray[np.float64]:
+        """The accuracy at k of each run.  # (runs,), empty where no mention has gold ids"""
+        shares = (measure(run.of(dictionary), ks=(k,)).accuracy[k] for run in self.runs)
+        return np.array([share for share in shares if share is not None], np.float64)
+
+    def rights(self, dictionary: str, k: int) -> NDArray[np.float64]:
+        """Which mentions are right at k in each run.  # (runs, mentions)"""
+        return np.stack([right_at(run.of(dictionary), k) for run in self.runs])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +80,10 @@ class Comparison:
     mcnemar: float | None
     """Exact p, where both systems are one run."""
     changed: pl.DataFrame
-    """`change` (gained, lost), `raw`, `text`, `gold`, and the best candidate of each: `first`, `second`."""
+    """`change` (gained, lost), `raw`, `text`, `gold`, `means` and the best candidates: `first`, `second`.
+
+    `means` is a name of the first gold id that the dictionary has.
+    """
 
 
 def compare(first: System, second: System, *, k: int = 1, seed: int = 0) -> list[Comparison]:
@@ -76,15 +93,15 @@ def compare(first: System, second: System, *, k: int = 1, seed: int = 0) -> list
 
 
 def _compare(first: System, second: System, dictionary: str, *, k: int, seed: int) -> Comparison:
-    rights = [_rights(system, dictionary, k) for system in (first, second)]  # (runs, mentions) each
+    rights = [system.rights(dictionary, k) for system in (first, second)]  # (runs, mentions) each
     means = [right.mean(axis=0) for right in rights]
     differences = means[1] - means[0]
     single = len(first.runs) == len(second.runs) == 1
     return Comparison(
         dictionary=dictionary,
         mentions=len(differences),
-        first=_accuracy(rights[0]),
-        second=_accuracy(rights[1]),
+        first=over_runs(rights[0].mean(axis=1)),
+        second=over_runs(rights[1].mean(axis=1)),
         difference=float(differences.mean()),
         interval=bootstrap_interval(differences, seed=seed),
         randomisation=randomisation(differences, seed=seed),
@@ -93,13 +110,11 @@ def _compare(first: System, second: System, dictionary: str, *, k: int, seed: in
     )
 
 
-def _rights(system: System, dictionary: str, k: int) -> NDArray[np.float64]:
-    return np.stack([right_at(run.of(dictionary), k) for run in system.runs])
-
-
-def _accuracy(rights: NDArray[np.float64]) -> Accuracy:
-    runs = rights.mean(axis=1)
-    return Accuracy(mean=float(runs.mean()), deviation=float(runs.std(ddof=1)) if len(runs) > 1 else None)
+def over_runs(values: NDArray[np.float64]) -> Accuracy:
+    """Sum up an accuracy that was measured once a run."""
+    return Accuracy(
+        mean=float(values.mean()), deviation=float(values.std(ddof=1)) if len(values) > 1 else None
+    )
 
 
 def _changed(
@@ -112,10 +127,14 @@ def _changed(
         best = system.runs[0].candidates.filter(dictionary=dictionary, position=1).sort("mention", "part")
         answers = best.group_by("mention").agg(pl.col("name").str.join("|").alias(name))
         rows = rows.join(answers, on="mention", how="left", maintain_order="left")
+    names = first.runs[0].gold.filter(dictionary=dictionary).unique("id", keep="first", maintain_order=True)
+    ids = rows.select("mention", id=pl.col("gold").str.split("|")).explode("id")
+    known = ids.join(names, on="id", maintain_order="left").group_by("mention").agg(means=pl.first("name"))
+    rows = rows.join(known, on="mention", how="left", maintain_order="left")
     change = pl.when(pl.col("difference") > 0).then(pl.lit("gained")).otherwise(pl.lit("lost"))
     changed = rows.filter(pl.col("difference") != 0).with_columns(change=change)
     return changed.sort("change", "mention").select(
-        "change", "raw", "text", "gold", pl.col("first", "second").fill_null("")
+        "change", "raw", "text", "gold", pl.col("means", "first", "second").fill_null("")
     )
 
 

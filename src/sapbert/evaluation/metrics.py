@@ -9,6 +9,7 @@ The rules, which papers leave to their code:
 - A gold id that the dictionary does not have makes a mention wrong, not left out; `coverage` tells how many
   can be right at all. A mention counts as often as it stands in the corpus.
 - A mention without gold ids is NIL. It counts for NIL precision and recall alone.
+- Where a benchmark has folds, a share is the mean of the folds' shares, as papers report it.
 """
 
 from __future__ import annotations
@@ -92,15 +93,27 @@ def measure(results: pl.DataFrame, *, ks: Sequence[int] = KS, threshold: float |
     unanswered = results["score"].is_null()
     if threshold is not None:
         unanswered |= results["score"].fill_null(0) < threshold
-    linked = results.filter(~nil)
     both = int((nil & unanswered).sum())
+    rules = {"any": "rank", "strict": "strict_rank"}
+    right = [
+        (pl.col(rank) <= k).fill_null(value=False).alias(f"{rule} {k}")
+        for rule, rank in rules.items()
+        for k in ks
+    ]
+    reciprocal = (1 / pl.col("rank")).fill_null(0.0).alias("mrr")
+    by_fold = (
+        results.filter(~nil)
+        .group_by("fold", maintain_order=True)
+        .agg(pl.col("covered").mean(), *(one.mean() for one in right), reciprocal.mean())
+    )
+    shares: dict[str, float | None] = by_fold.select(pl.exclude("fold").mean()).row(0, named=True)
     return Measures(
-        mentions=linked.height,
+        mentions=int((~nil).sum()),
         nil=int(nil.sum()),
-        accuracy={k: _share((linked["rank"] <= k).fill_null(value=False)) for k in ks},
-        strict={k: _share((linked["strict_rank"] <= k).fill_null(value=False)) for k in ks},
-        mrr=_share((1 / linked["rank"]).fill_null(0.0)),
-        coverage=_share(linked["covered"]),
+        accuracy={k: shares[f"any {k}"] for k in ks},
+        strict={k: shares[f"strict {k}"] for k in ks},
+        mrr=shares["mrr"],
+        coverage=shares["covered"],
         nil_precision=_ratio(both, int(unanswered.sum())),
         nil_recall=_ratio(both, int(nil.sum())),
     )
@@ -155,10 +168,6 @@ def _seen(mentions: pl.DataFrame, train: pl.DataFrame | None) -> pl.Series:
         return pl.repeat(value=False, n=mentions.height, eager=True)
     texts, known = (table["fold"] + "\t" + table["parts"].list.join("|") for table in (mentions, train))
     return texts.is_in(known.unique().implode())
-
-
-def _share(values: pl.Series) -> float | None:
-    return float(values.cast(pl.Float64).mean()) if len(values) else None  # type: ignore[arg-type]  # a number
 
 
 def _ratio(part: int, whole: int) -> float | None:

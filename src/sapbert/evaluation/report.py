@@ -2,49 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sapbert.evaluation.compare import Accuracy, Comparison
-from sapbert.evaluation.metrics import KS, Measures, measure, measure_by, right_at
+import numpy as np
+
+from sapbert.evaluation.compare import Accuracy, Comparison, System, over_runs
+from sapbert.evaluation.kinds import Kind
+from sapbert.evaluation.metrics import KS, Measures, measure, measure_by
 from sapbert.evaluation.run import Evaluation
 from sapbert.evaluation.significance import LEVEL, Interval, bootstrap_interval
+from sapbert.evaluation.wrong import WrongLink, count_kinds
 
 _SEEN = {"true": "seen in training", "false": "unseen"}
 _WIDE = 24
 
 
-def summarise(evaluation: Evaluation, *, threshold: float | None = None) -> dict[str, Any]:
-    """Return every figure of an evaluation, by dictionary, for machines."""
+def summarise(system: System, *, threshold: float | None = None) -> dict[str, Any]:
+    """Return every figure of a system, by dictionary, for machines; of several runs also of each."""
+    each = [_summarise(run, threshold) for run in system.runs]
     summary: dict[str, Any] = {}
-    for dictionary in evaluation.dictionaries:
-        results = evaluation.of(dictionary)
-        found: dict[str, Any] = asdict(measure(results, threshold=threshold))
-        rights = {k: right_at(results, k) for k in KS}
-        found["interval"] = {k: bootstrap_interval(right) for k, right in rights.items() if len(right)}
-        for column in ("seen", "type"):
-            found[f"by {column}"] = {key: asdict(own) for key, own in measure_by(results, column).items()}
-        summary[dictionary] = found
+    for dictionary in system.runs[0].dictionaries:
+        interval = {k: bootstrap_interval(right) for k in KS if len(right := system.right_at(dictionary, k))}
+        own = [one[dictionary] for one in each]
+        if len(own) == 1:
+            summary[dictionary] = {**own[0], "interval": interval}
+            continue
+        means = {k: asdict(over_runs(system.accuracies(dictionary, k))) for k in interval}
+        summary[dictionary] = {"accuracy": means, "interval": interval, "runs": own}
     return summary
 
 
-def evaluation_lines(evaluation: Evaluation, *, threshold: float | None = None) -> Iterator[str]:
-    """Tell an evaluation in a table: a line a dictionary, and under it those seen in training and not."""
-    head = "".join(f"{title:<21}" for title in (f"Acc@{k}" for k in KS))
-    yield f"{'':<{_WIDE}}{'mentions':>9}  {head}{'strict@1':<10}{'MRR':<7}coverage"
-    for dictionary in evaluation.dictionaries:
-        results = evaluation.of(dictionary)
-        figures = measure(results, threshold=threshold)
-        intervals = {k: bootstrap_interval(right_at(results, k)) for k in KS if figures.mentions}
-        yield _line(dictionary, figures, intervals)
-        for key, own in measure_by(results, "seen").items():
-            if own.mentions < figures.mentions:
-                yield _line(f"  {_SEEN[key]}", own, {})
-        if figures.nil:
-            told = f"precision {_percent(figures.nil_precision)}, recall {_percent(figures.nil_recall)}"
-            yield f"  NIL: {figures.nil:,} mentions, {told}"
+def evaluation_lines(system: System, *, threshold: float | None = None) -> Iterator[str]:
+    """Tell an evaluation in a table: a line a dictionary, and under it those seen in training and not.
+
+    Of several runs each figure is the mean, with its deviation.
+    """
+    wide = 21 if len(system.runs) == 1 else 28
+    head = "".join(f"{title:<{wide}}" for title in (f"Acc@{k}" for k in KS))
+    yield f"{'':<{_WIDE}}{'mentions':>9}  {head}{'strict@1':<{wide - 11}}{'MRR':<7}coverage"
+    for dictionary in system.runs[0].dictionaries:
+        results = [run.of(dictionary) for run in system.runs]
+        figures = [measure(own, threshold=threshold) for own in results]
+        rights = {k: system.right_at(dictionary, k) for k in KS if figures[0].mentions}
+        yield _line(dictionary, figures, {k: bootstrap_interval(right) for k, right in rights.items()}, wide)
+        groups = [measure_by(own, "seen") for own in results]
+        for key, first in groups[0].items():
+            if first.mentions < figures[0].mentions:
+                yield _line(f"  {_SEEN[key]}", [own[key] for own in groups], {}, wide)
+        if figures[0].nil:
+            precision = _percent([own.nil_precision for own in figures])
+            told = f"precision {precision}, recall {_percent([own.nil_recall for own in figures])}"
+            yield f"  NIL: {figures[0].nil:,} mentions, {told}"
     yield f"In brackets: {LEVEL:.0%} bootstrap intervals over mentions."
+    if len(system.runs) > 1:
+        yield f"Means and deviations of {len(system.runs)} runs."
 
 
 def comparison_lines(comparisons: list[Comparison], first: str, second: str) -> Iterator[str]:
@@ -61,10 +74,30 @@ def comparison_lines(comparisons: list[Comparison], first: str, second: str) -> 
         yield f"  {counts.get('gained', 0):,} mentions gained, {counts.get('lost', 0):,} lost"
 
 
+def error_lines(evaluation: Evaluation, links: Mapping[str, Sequence[WrongLink]]) -> Iterator[str]:
+    """Tell how many mentions each dictionary leaves wrong, and of which kinds these are."""
+    counts = {name: count_kinds(own) for name, own in links.items()}
+    wrong = {name: sum(own.values()) for name, own in counts.items()}
+    rows = {"": list(counts)}
+    rows["wrong"] = [f"{wrong[name]:,} of {measure(evaluation.of(name)).mentions:,}" for name in counts]
+    for kind in Kind:
+        if any(own[kind] for own in counts.values()):
+            rows[f"  {kind}"] = [
+                f"{own[kind]:,} ({own[kind] / max(wrong[name], 1):.0%})" for name, own in counts.items()
+            ]
+    for title, cells in rows.items():
+        yield (f"{title:<16}" + "".join(f"{cell:<{_WIDE}}" for cell in cells)).rstrip()
+
+
 def accuracy_text(accuracy: Accuracy) -> str:
     """An accuracy in percent, with its deviation over runs where there are several."""
     deviation = "" if accuracy.deviation is None else f" ± {100 * accuracy.deviation:.1f}"
     return f"{100 * accuracy.mean:.1f}{deviation}"
+
+
+def interval_text(interval: Interval) -> str:
+    """The bounds of an accuracy in percent."""
+    return f"{100 * interval.low:.1f}-{100 * interval.high:.1f}"
 
 
 def difference_text(found: Comparison) -> str:
@@ -75,21 +108,38 @@ def difference_text(found: Comparison) -> str:
 
 def p_text(found: Comparison) -> str:
     """The p of each test."""
-    exact = "" if found.mcnemar is None else f", exact McNemar p = {found.mcnemar:.4f}"
-    return f"paired randomisation p = {found.randomisation:.4f}{exact}"
+    exact = "" if found.mcnemar is None else f", exact McNemar p {_p(found.mcnemar)}"
+    return f"paired randomisation p {_p(found.randomisation)}{exact}"
 
 
-def _line(title: str, figures: Measures, intervals: Mapping[int, Interval]) -> str:
-    cells = "".join(f"{_accuracy(figures.accuracy[k], intervals.get(k)):<21}" for k in KS)
-    mrr = "-" if figures.mrr is None else f"{figures.mrr:.3f}"
-    strict, coverage = _percent(figures.strict[1]), _percent(figures.coverage)
-    return f"{title:<{_WIDE}}{figures.mentions:>9,}  {cells}{strict:<10}{mrr:<7}{coverage}".rstrip()
+def _p(value: float) -> str:
+    return f"= {value:.4f}" if value >= 0.0001 else "< 0.0001"
 
 
-def _accuracy(value: float | None, interval: Interval | None) -> str:
-    between = "" if interval is None else f" ({_percent(interval.low)}-{_percent(interval.high)})"
-    return _percent(value) + between
+def _summarise(evaluation: Evaluation, threshold: float | None) -> dict[str, Any]:
+    summary: dict[str, Any] = {}
+    for dictionary in evaluation.dictionaries:
+        results = evaluation.of(dictionary)
+        found: dict[str, Any] = asdict(measure(results, threshold=threshold))
+        for column in ("seen", "type"):
+            found[f"by {column}"] = {key: asdict(own) for key, own in measure_by(results, column).items()}
+        summary[dictionary] = found
+    return summary
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
+def _line(title: str, figures: Sequence[Measures], intervals: Mapping[int, Interval], wide: int) -> str:
+    cells = ""
+    for k in KS:
+        between = f" ({interval_text(intervals[k])})" if k in intervals else ""
+        cells += f"{_percent([own.accuracy[k] for own in figures]) + between:<{wide}}"
+    cells += f"{_percent([own.strict[1] for own in figures]):<{wide - 11}}"
+    ranks = [own.mrr for own in figures if own.mrr is not None]
+    cells += f"{f'{np.mean(ranks):.3f}' if ranks else '-':<7}"
+    coverage = _percent([own.coverage for own in figures[:1]])
+    return f"{title:<{_WIDE}}{figures[0].mentions:>9,}  {cells}{coverage}".rstrip()
+
+
+def _percent(shares: Sequence[float | None]) -> str:
+    """A share over runs; - where none has one."""
+    known = np.array([share for share in shares if share is not None], np.float64)
+    return accuracy_text(over_runs(known)) if len(known) else "-"

@@ -8,6 +8,7 @@ two runs can be compared on the same mentions and errors can be looked at.
 |---|---|---|
 | `mentions.parquet` | a dictionary and mention | `dictionary` and those of `metrics.RESULTS` |
 | `candidates.parquet` | a candidate | `dictionary`, `mention`, `part`, `position`, `name`, `ids`, `score` |
+| `gold.parquet` | a name of a gold concept | `dictionary`, `id`, `name` |
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ import numpy as np
 import polars as pl
 
 from sapbert.artifacts import Manifest, create, load_manifest
-from sapbert.errors import ConfigError
+from sapbert.errors import ArtifactError, ConfigError
 from sapbert.evaluation.benchmarks import EvaluationSet
 from sapbert.evaluation.mentions import Dictionary, concept_numbers
 from sapbert.evaluation.metrics import judge
 from sapbert.evaluation.rankers import Build
 
 KIND = "evaluation"
+_TABLES = ("mentions", "candidates", "gold")
 DEPTH = 20
 """Candidates kept of each part of a mention: no accuracy further down is known, and 1 / rank counts as 0."""
 
@@ -39,16 +41,20 @@ class Evaluation:
     """`mentions.parquet`."""
     candidates: pl.DataFrame
     """`candidates.parquet`."""
+    gold: pl.DataFrame
+    """`gold.parquet`."""
     manifest: Manifest | None = None
 
     @classmethod
     def open(cls, path: Path) -> Evaluation:
         """Open what `write_evaluation` wrote."""
         manifest = load_manifest(path, kind=KIND)
-        results, candidates = (
-            pl.read_parquet(path / f"{name}.parquet") for name in ("mentions", "candidates")
-        )
-        return cls(results, candidates, manifest)
+        if missing := [name for name in _TABLES if f"{name}.parquet" not in manifest.files]:
+            raise ArtifactError(
+                f"{path} has no table {missing[0]}: an earlier sapbert wrote none; run sapbert evaluate again"
+            )
+        results, candidates, gold = (pl.read_parquet(path / f"{name}.parquet") for name in _TABLES)
+        return cls(results, candidates, gold, manifest)
 
     @property
     def dictionaries(self) -> list[str]:
@@ -71,7 +77,7 @@ def evaluate(
     train = benchmark.splits.get("train") if split != "train" else None
     # Training mentions carry one id of several, so only the vocabulary's own names tell which ids are one.
     concepts = concept_numbers(next(iter(benchmark.dictionaries.values())))
-    results, candidates = [], []
+    results, candidates, gold = [], [], []
     for name, dictionary in benchmark.dictionaries.items():
         found = rank_mentions(mentions, dictionary, build, depth=depth)
         judged = judge(mentions, found, dictionary, concepts=concepts, train=train)
@@ -81,7 +87,15 @@ def evaluate(
             ids=dictionary.table["ids"].list.join("|")[found["row"]],
         )
         candidates.append(named.select(pl.lit(name).alias("dictionary"), pl.exclude("row")))
-    return Evaluation(pl.concat(results), pl.concat(candidates))
+        gold.append(_gold_names(mentions, dictionary).select(pl.lit(name).alias("dictionary"), pl.all()))
+    return Evaluation(pl.concat(results), pl.concat(candidates), pl.concat(gold))
+
+
+def _gold_names(mentions: pl.DataFrame, dictionary: Dictionary) -> pl.DataFrame:
+    """Every name of the gold concepts, in order of the dictionary: what a reader of errors needs of it."""
+    wanted = mentions.select(id="ids").explode("id").unique()
+    names = dictionary.table.explode("ids").select("name", id="ids")
+    return names.join(wanted, on="id", how="semi", maintain_order="left").select("id", "name")
 
 
 def rank_mentions(
@@ -118,8 +132,9 @@ def write_evaluation(
 ) -> Manifest:
     """Write the results of a run as an artifact; `ranker` is the fingerprint or name of what was measured."""
     with create(target, overwrite=overwrite) as draft:
-        evaluation.results.write_parquet(draft.path / "mentions.parquet")
-        evaluation.candidates.write_parquet(draft.path / "candidates.parquet")
+        tables = (evaluation.results, evaluation.candidates, evaluation.gold)
+        for name, table in zip(_TABLES, tables, strict=True):
+            table.write_parquet(draft.path / f"{name}.parquet")
         return draft.seal(
             KIND,
             settings=settings,

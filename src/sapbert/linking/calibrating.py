@@ -18,16 +18,13 @@ from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.entries import Entries
 from sapbert.linking.calibration import (
     Cut,
-    Fitted,
     Method,
     Outcomes,
-    brier,
-    calibration_error,
     choose_cut,
     cuts,
     fit,
     folds_of,
-    reliability,
+    reliability_report,
 )
 from sapbert.linking.confidence import Calibration
 from sapbert.linking.hybrid import Found, HybridSearch, best_are_right, best_weight
@@ -102,7 +99,13 @@ def calibrate(linker: Linker, labelled: Sequence[Labelled], settings: CalibrateS
         method=fitted.method,
         curve=fitted.curve,
         threshold=None if cut is None else cut.threshold,
-        report={**_counts(gold, outcomes), **weighed, **_measured(outcomes, fitted, every, cut)},
+        report={
+            "mentions": len(gold),
+            "mentions without a concept of the index": sum(not mention.concepts for mention in gold),
+            **weighed,
+            **reliability_report(outcomes, fitted.held_out),
+            **_cuts(every, cut),
+        },
     )
 
 
@@ -186,27 +189,10 @@ def _some(found: Found, chosen: NDArray[np.bool_]) -> Found:
     return Found(found.rows[chosen], found.dense[chosen], found.sparse[chosen])
 
 
-def _counts(gold: Sequence[Labelled], outcomes: Outcomes) -> dict[str, Any]:
-    return {
-        "mentions": len(gold),
-        "mentions without a concept of the index": sum(not mention.concepts for mention in gold),
-        "mentions answered": len(outcomes.scores),
-        "right": float(outcomes.right.mean()),
-    }
-
-
-def _measured(outcomes: Outcomes, fitted: Fitted, every: Sequence[Cut], chosen: Cut | None) -> dict[str, Any]:
-    """What the figures are before and after; after is always on mentions held out."""
-    before, after, right = np.clip(outcomes.scores, 0, 1), fitted.held_out, outcomes.right
+def _cuts(every: Sequence[Cut], chosen: Cut | None) -> dict[str, Any]:
+    """What some thresholds leave, and the one that was chosen."""
     steps = [next((cut for cut in every if cut.threshold >= step), None) for step in _STEPS]
     return {
-        "brier": {"score": brier(before, right), "confidence": brier(after, right)},
-        "calibration error": {
-            "score": calibration_error(before, right),
-            "confidence": calibration_error(after, right),
-        },
-        "reliability": [own._asdict() for own in reliability(after, right)],
-        "reliability of the score": [own._asdict() for own in reliability(before, right)],
         "thresholds": [
             {**cut._asdict(), "threshold": step} for step, cut in zip(_STEPS, steps, strict=True) if cut
         ],

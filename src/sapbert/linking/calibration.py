@@ -220,6 +220,22 @@ def calibration_error(confidence: Floats, right: NDArray[np.bool_]) -> float:
     return sum(own.answers * abs(own.confidence - own.right) for own in bins) / len(confidence)
 
 
+def reliability_report(outcomes: Outcomes, held_out: Floats) -> dict[str, Any]:
+    """Say how right scores are, taken for probabilities, and how right confidence is on mentions held out."""
+    before, right = np.clip(outcomes.scores, 0, 1), outcomes.right
+    return {
+        "mentions answered": len(right),
+        "right": float(right.mean()),
+        "brier": {"score": brier(before, right), "confidence": brier(held_out, right)},
+        "calibration error": {
+            "score": calibration_error(before, right),
+            "confidence": calibration_error(held_out, right),
+        },
+        "reliability": [own._asdict() for own in reliability(held_out, right)],
+        "reliability of the score": [own._asdict() for own in reliability(before, right)],
+    }
+
+
 class Cut(NamedTuple):
     """What is left when answers below a confidence are NIL."""
 

@@ -75,12 +75,23 @@ class Calibration:
     @classmethod
     def read(cls, path: Path, *, index: str) -> Calibration:
         """Read what `write` wrote; refused unless it was fitted on the `index` with this fingerprint."""
+        calibration = cls.parse(path)
+        if calibration.index != index:
+            raise ArtifactError(
+                f"{path} was fitted on the index {calibration.index}, but this is {index}; "
+                "make another with sapbert calibrate"
+            )
+        return calibration
+
+    @classmethod
+    def parse(cls, path: Path) -> Calibration:
+        """Read what `write` wrote to look at it, whatever index it is of."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["kind"] != KIND or content["format"] > FORMAT:
                 raise ValueError(f"it is {content['kind']} in format {content['format']}")
             threshold = content["threshold"]
-            calibration = cls(
+            return cls(
                 index=content["index"],
                 exact=bool(content["exact"]),
                 sparse_weight=float(content["sparse_weight"]),
@@ -94,9 +105,3 @@ class Calibration:
             raise ArtifactError(
                 f"{path} is no calibration: {problem}; make it with sapbert calibrate"
             ) from error
-        if calibration.index != index:
-            raise ArtifactError(
-                f"{path} was fitted on the index {calibration.index}, but this is {index}; "
-                "make another with sapbert calibrate"
-            )
-        return calibration

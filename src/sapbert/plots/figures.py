@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import matplotlib as mpl
@@ -18,6 +18,8 @@ from sapbert.errors import ConfigError
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#555555"
 """Told apart by the colour-blind too (Okabe and Ito), and in grey print."""
+COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+"""For more kinds; of Okabe and Ito's eight all but yellow, which white paper swallows."""
 _SUFFIXES = (".png", ".svg", ".pdf")
 _STYLE: dict[Any, Any] = {
     "font.size": 11,
@@ -43,6 +45,11 @@ def require_figure(target: Path, *, overwrite: bool) -> None:
     if target.suffix.lower() not in _SUFFIXES:
         raise ConfigError(f"{target}: a figure is {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}")
     require_free(target, overwrite=overwrite)
+
+
+def short_name(path: str) -> str:
+    """The end of a path, long enough to tell `before/model` from `after/model`."""
+    return "/".join(PurePath(path).parts[-2:])
 
 
 @contextmanager

@@ -19,20 +19,33 @@ from sapbert.plots.figures import BLUE, GREY, ORANGE, figure
 _LARGEST = 300
 """Area of the point with most answers."""
 
+_COLUMNS = 2
 
-def draw_reliability(report: Mapping[str, Any], target: Path, *, overwrite: bool = False) -> None:
-    """Draw what `sapbert calibrate` reports: score and confidence, on mentions held out."""
-    error = report["calibration error"]
-    with figure(target, size=(6, 6), overwrite=overwrite) as drawing:
-        axes = drawing.subplots()
-        axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":")
-        _draw(axes, report["reliability of the score"], ORANGE, f"score (error {error['score']:.3f})")
-        _draw(axes, report["reliability"], BLUE, f"confidence (error {error['confidence']:.3f})")
-        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="score or confidence", ylabel="right answers")
-        axes.set_title(f"{report['mentions answered']:,} mentions, {report['right']:.1%} right")
-        axes.legend(loc="upper left", labelcolor=GREY)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+def draw_reliability(
+    reports: Mapping[str, Mapping[str, Any]], target: Path, *, overwrite: bool = False
+) -> None:
+    """Draw a panel a report, under its title: score and confidence, on mentions held out.
+
+    A report is one of `sapbert calibrate`, or of `evaluation.confidence`.
+    """
+    columns = min(len(reports), _COLUMNS)
+    rows = -(-len(reports) // columns)
+    with figure(target, size=(5.5 * columns, 6 * rows), overwrite=overwrite) as drawing:
+        panels = drawing.subplots(rows, columns, squeeze=False).flat
+        for axes, (title, report) in zip(panels, reports.items(), strict=False):
+            error = report["calibration error"]
+            axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":")
+            _draw(axes, report["reliability of the score"], ORANGE, f"score (error {error['score']:.3f})")
+            _draw(axes, report["reliability"], BLUE, f"confidence (error {error['confidence']:.3f})")
+            axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="score or confidence")
+            axes.set_ylabel("right answers")
+            axes.set_title(f"{title}\n{report['mentions answered']:,} answers, {report['right']:.1%} right")
+            axes.legend(loc="upper left", labelcolor=GREY)
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(PercentFormatter(1, decimals=0))
+        for axes in panels:
+            axes.set_axis_off()
 
 
 def _draw(axes: Axes, bins: Sequence[Mapping[str, float]], colour: str, label: str) -> None:

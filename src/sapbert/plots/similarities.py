@@ -7,13 +7,13 @@ positives could not be seen.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from sapbert.plots.figures import BLUE, GREY, ORANGE, figure
+from sapbert.plots.figures import BLUE, GREY, ORANGE, figure, short_name
 from sapbert.training.similarities import EDGES, Distribution, Similarities
 
 
@@ -28,7 +28,7 @@ def draw_similarities(
     with figure(target, size=(10, 4 * len(found)), overwrite=overwrite) as drawing:
         rows = drawing.subfigures(len(found), 1, squeeze=False, hspace=0.06)[:, 0]
         for row, (model, similarities) in zip(rows, found.items(), strict=True):
-            row.suptitle(_short(model))
+            row.suptitle(short_name(model))
             before, after = row.subplots(1, 2, sharex=True, sharey=True)
             _draw(before, similarities.every, "all pairs of a batch", batches)
             _draw(after, similarities.hard, "hard pairs kept by mining", batches)
@@ -60,8 +60,3 @@ def _span(found: Mapping[str, Similarities]) -> tuple[float, float]:
     every = [similarities.every for similarities in found.values()]
     used = np.flatnonzero(sum(counted.positives + counted.negatives for counted in every))
     return max(EDGES[used[0]] - 0.05, -1), min(EDGES[used[-1] + 1] + 0.05, 1.01)
-
-
-def _short(model: str) -> str:
-    """The end of a path, long enough to tell `before/model` from `after/model`."""
-    return "/".join(PurePath(model).parts[-2:])

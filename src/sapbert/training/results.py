@@ -14,7 +14,7 @@ from typing import Any
 
 from sapbert.artifacts import create_file
 
-CSV, MARKDOWN = "results.csv", "results.md"
+MARKDOWN = "results.md"
 _FIGURES = {
     "retrieval": "{:.1%}",
     "best_retrieval": "{:.1%}",
@@ -76,15 +76,22 @@ def best_first(results: Iterable[Result]) -> list[Result]:
 def write_results(folder: Path, results: Iterable[Result]) -> None:
     """Write the table into `folder`, twice, in place of an older one."""
     rows = [result.row() for result in best_first(results)]
+    write_table(folder / MARKDOWN, f"{markdown(rows)}\n{_EXPLAINED}", rows)
+
+
+def write_table(target: Path, text: str, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
+    """Write a table as text and, beside it, as CSV, in place of older ones; the first row has all columns."""
+    table = target.with_suffix(".csv")
     with (
-        create_file(folder / CSV, overwrite=True) as partial,
+        create_file(table, overwrite=True) as partial,
         open(partial, "w", newline="", encoding="utf-8") as file,
     ):
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    with create_file(folder / MARKDOWN, overwrite=True) as partial:
-        partial.write_text(f"{markdown(rows)}\n{_EXPLAINED}", encoding="utf-8")
+    with create_file(target, overwrite=True) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return [target, table]
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:

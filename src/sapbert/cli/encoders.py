@@ -1,0 +1,24 @@
+"""How verbs open an encoder that the user names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sapbert.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from sapbert.protocols import Encoder
+
+
+def open_encoder(model: str) -> Encoder:
+    """Open what `sapbert export` wrote without torch, and any other model with it."""
+    from sapbert.encoder.onnx import OnnxEncoder, is_exported
+
+    if is_exported(Path(model)):
+        return OnnxEncoder.open(Path(model))
+    try:
+        from sapbert.encoder.transformer import TransformerEncoder
+    except ImportError as error:
+        raise MissingExtraError(error.name or "torch", "train") from error
+    return TransformerEncoder.open(model)

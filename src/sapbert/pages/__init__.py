@@ -1,0 +1,1 @@
+"""HTML pages in one file each: `document` makes them, style and scripts lie beside it."""
