@@ -1,6 +1,6 @@
 """Turn a vocabulary into positive pairs: two names of one concept.
 
-Names are folded; those of a concept that fold alike teach nothing, so one is kept, and a concept left
+Names are folded; those of a concept that fold alike teach nothing, so the first is kept, and a concept left
 with one name yields no pair. Negatives are not made here: they are the other concepts of a batch. For
 them, names whose text belongs to several concepts are recorded (`Pairs.homonyms`).
 
