@@ -1,8 +1,12 @@
 """Directories that carry their own proof: `manifest.json` beside the files it lists.
 
 Every stage writes one: what it is (`kind`), what made it (settings, inputs, versions), how to know it
-is whole (size and SHA-256 of each file) and how to know it is the same (`fingerprint`, made from the
+is whole (size and digest of each file) and how to know it is the same (`fingerprint`, made from the
 content and not from bytes on disk, time or place).
+
+Digests are xxh3 of 128 bits: they tell damage, for which SHA-256 would take thirteen times as long. Whoever
+can change a file can change its manifest too, so neither would tell an attack. A bare GPU machine may lack
+xxhash: there SHA-256 is written, and of what has another digest only sizes are compared.
 
 A writer works in a hidden directory beside its goal (`new/`, `.lock`, what it needs on the way and, where it
 replaces an artifact, for a moment `old/`) and renames `new/` when all is on disk, so whoever opens the goal
@@ -20,7 +24,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -31,17 +35,24 @@ from sapbert.errors import ArtifactError, SapbertError
 from sapbert.version import __version__
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 """Raised when an older program could not read what this one writes."""
+_ALGORITHMS: dict[str, Any] = {"sha256": hashlib.sha256}
+"""Those at hand; the last is written."""
+with suppress(ImportError):
+    from xxhash import xxh3_128
+
+    _ALGORITHMS["xxh3"] = xxh3_128
 _NEW, _OLD, _REPLACED, _LOCK = "new", "old", "replaced", ".lock"
 
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """One file of an artifact, or one input it was made from."""
+    """One file of an artifact."""
 
     bytes: int
-    sha256: str
+    digest: str
+    """Algorithm and digest, such as `xxh3:` and 32 hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +81,20 @@ class Manifest:
 class Draft:
     """An artifact being written; files go under `path`, then `seal` says what it is."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Executor) -> None:
         self.path = path
         self.manifest: Manifest | None = None
+        self._disk = disk
+        self._settling: list[Future[None]] = []
+
+    def settle(self, file: Path) -> None:
+        """Begin to bring to disk what `file` holds so far, so that less is waited for at the end."""
+        self._settling.append(self._disk.submit(_sync, file))
+
+    def settled(self) -> None:
+        """Wait until all that was begun is done."""
+        for done in self._settling:
+            done.result()
 
     def seal(
         self,
@@ -93,7 +115,7 @@ class Draft:
             files = dict(zip(names, pool.map(_record, (self.path / name for name in names)), strict=True))
         self.manifest = Manifest(
             kind=kind,
-            fingerprint=fingerprint or fingerprint_of({name: file.sha256 for name, file in files.items()}),
+            fingerprint=fingerprint or fingerprint_of({name: file.digest for name, file in files.items()}),
             settings=settings,
             inputs=inputs,
             counts=counts,
@@ -111,13 +133,14 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
     An artifact already there stays untouched until then; without `overwrite` it is refused.
     """
     target = Path(os.path.abspath(target))
-    with workplace(target) as work:
+    with workplace(target) as work, ThreadPoolExecutor(1) as disk:
         refuse_occupied(target, overwrite=overwrite)
-        draft = Draft(work / _NEW)
+        draft = Draft(work / _NEW, disk)
         draft.path.mkdir()
         yield draft
         if draft.manifest is None:
             raise RuntimeError("a draft must be sealed before its block ends")
+        draft.settled()
         _write_manifest(draft.path, draft.manifest)
         refuse_occupied(target, overwrite=overwrite)
         if overwrite and os.path.lexists(target):
@@ -242,6 +265,8 @@ def _parse_manifest(path: Path) -> Manifest:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         found = int(content["format"])
+        if found < FORMAT:
+            raise ArtifactError(f"{path} was written by an older sapbert; make it again")
         if found > FORMAT:
             raise ArtifactError(
                 f"{path} was written by sapbert {content.get('sapbert')} in format {found}; "
@@ -265,7 +290,8 @@ def _check_file(path: Path, name: str, record: FileRecord, *, verify: bool) -> N
         raise ArtifactError(
             f"{path} is damaged: {name} has {size} bytes instead of {record.bytes}; make it again"
         )
-    if verify and _record(file).sha256 != record.sha256:
+    algorithm = record.digest.partition(":")[0]
+    if verify and algorithm in _ALGORITHMS and _digest(file, algorithm) != record.digest:
         raise ArtifactError(f"{path} is damaged: {name} does not match its checksum; make it again")
 
 
@@ -329,9 +355,12 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _record(file: Path) -> FileRecord:
+    return FileRecord(file.stat().st_size, _digest(file, list(_ALGORITHMS)[-1]))
+
+
+def _digest(file: Path, algorithm: str) -> str:
     with open(file, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return FileRecord(file.stat().st_size, digest)
+        return f"{algorithm}:{hashlib.file_digest(stream, _ALGORITHMS[algorithm]).hexdigest()}"
 
 
 def _sync(path: Path) -> None:
