@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -39,7 +40,9 @@ def test_an_index_is_made_and_shown(sapbert: Sapbert, names: Path, model: Path, 
     shown = sapbert("show", tmp_path / "index")
 
     assert (made.code, made.out) == (0, "")
-    assert made.err.startswith(f"index -> {tmp_path / 'index'}\n  names ")
+    forecast, told, _ = made.err.split("\n", 2)
+    assert re.fullmatch(r"[\d,]+ names to encode, [\d,]+ a second: about \d+ seconds", forecast)
+    assert told == f"index -> {tmp_path / 'index'}"
     assert left_in(tmp_path) == {"names", "index"}
     assert (shown.code, shown.err) == (0, "")
     for line in ("searches", "kind       flat", "precision  fp32", "dimension  32", "recall@10  1.0"):
@@ -74,9 +77,13 @@ def test_options_reach_the_index(sapbert: Sapbert, names: Path, model: Path, tmp
 
     manifest = one_json(sapbert(*command, "--kind", "ann", "--precision", "fp16", "--json"))
     refusal = refused(sapbert(*command, "--update", tmp_path / "index", "--overwrite"))
+    small = one_json(sapbert(*command, "--dimensions", 8, "--no-inverted", "--json", "--overwrite"))
 
-    assert manifest["settings"] == {"kind": "ann", "precision": "fp16", "hybrid": False}
+    asked = {"kind": "ann", "precision": "fp16", "inverted": True, "hybrid": False}
+    assert manifest["settings"] == asked
     assert (manifest["details"]["kind"], manifest["details"]["precision"]) == ("ann", "fp16")
+    assert small["settings"] == {"dimensions": 8, "inverted": False, "hybrid": False}
+    assert small["details"]["dimension"] == 8
     assert "stores vectors as fp16, which cannot become fp32; give --precision fp16" in refusal
 
 
@@ -154,7 +161,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_where(
     stopped = sapbert("index", names, "--model", model, "-o", tmp_path / "index")
 
     assert stopped.code == 1
-    assert stopped.err == (
+    assert stopped.err.endswith(
         f"stopped; what is finished is in {tmp_path / 'index.run'}, the same command goes on\n"
     )
     assert left_in(tmp_path) == {"names", "index.run"}

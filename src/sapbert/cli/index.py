@@ -13,11 +13,15 @@ from sapbert.cli.report import Json, Out, Overwrite, progress_bar, tell
 from sapbert.errors import SapbertError
 from sapbert.index.settings import IndexSettings, Kind, Precision
 
+_LONG = 100
+"""Seconds above which a time is told in minutes."""
+
 
 def index(
     vocabulary: Annotated[Path, typer.Argument(help="Written by `sapbert read` or `sapbert merge`.")],
     model: Annotated[
-        str, typer.Option(help="Encoder: written by `sapbert export`, or any that this can export.")
+        str,
+        typer.Option(help="Encoder: `default`, written by `sapbert export`, or any that this can export."),
     ],
     out: Out,
     kind: Annotated[
@@ -30,6 +34,19 @@ def index(
         Precision | None,
         typer.Option(help="Of the vectors on disk.", show_default="fp32 for flat, int8 for ann"),
     ] = None,
+    dimensions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Store so many leading ones, if the encoder was trained for it.", show_default="all"
+        ),
+    ] = None,
+    inverted: Annotated[
+        bool,
+        typer.Option(
+            "--inverted/--no-inverted",
+            help="Keep 'Infarction, Myocardial' where there is 'Myocardial Infarction'.",
+        ),
+    ] = True,
     variant: Annotated[
         Literal["fp32", "int8"] | None,
         typer.Option(help="Of the encoder.", show_default="as its folder prefers"),
@@ -56,7 +73,9 @@ def index(
 
     refuse_occupied(out, overwrite=overwrite)
     opened = Vocabulary.open(vocabulary)
-    settings = IndexSettings(kind=kind, precision=precision, hybrid=hybrid)
+    settings = IndexSettings(
+        kind=kind, precision=precision, dimensions=dimensions, inverted=inverted, hybrid=hybrid
+    )
     try:
         with _exported(model, out) as folder, progress_bar("names") as progress:
             manifest = build_index(
@@ -67,6 +86,7 @@ def index(
                 update=update,
                 overwrite=overwrite,
                 progress=progress,
+                on_forecast=_tell_forecast,
             )
     except KeyboardInterrupt:
         if not run_folder(out).exists():
@@ -83,10 +103,12 @@ def _exported(model: str, out: Path) -> Iterator[Path]:
     from rich.markup import escape
 
     from sapbert.artifacts import workplace
+    from sapbert.defaults import chosen
     from sapbert.encoder.onnx import is_exported
 
-    if is_exported(Path(model)):
-        yield Path(model)
+    folder = chosen(model, "encoder")
+    if is_exported(folder):
+        yield folder
         return
     with workplace(out) as place:
         with Console(stderr=True).status(f"exporting {escape(model)}"):
@@ -103,3 +125,9 @@ def _export(model: str, target: Path) -> None:
             "pip install 'sapbert[train]', or export it on another machine"
         ) from error
     export_model(model, target)
+
+
+def _tell_forecast(names: int, rate: float) -> None:
+    seconds = names / rate
+    wait = f"{seconds:.0f} seconds" if seconds < _LONG else f"{seconds / 60:.0f} minutes"
+    typer.echo(f"{names:,} names to encode, {rate:,.0f} a second: about {wait}", err=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from sapbert.cli.report import Overwrite, counted
+from sapbert.defaults import DEFAULT, chosen
 from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
@@ -48,11 +49,13 @@ _SUFFIXES = {
 
 
 def link(
-    index: Annotated[Path, typer.Argument(help="Written by `sapbert index`.", show_default=False)],
     mentions: Annotated[
         list[str] | None,
         typer.Argument(help="Mentions; without any, and without --file, one a line of standard input."),
     ] = None,
+    index: Annotated[
+        str, typer.Option(help="Written by `sapbert index`.", show_default="MeSH, which comes along")
+    ] = DEFAULT,
     file: Annotated[
         Path | None, typer.Option(help="CSV, TSV, JSONL (.gz), Parquet, or .txt with one mention a line.")
     ] = None,
@@ -111,7 +114,7 @@ def link(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted job.")] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Link mentions to concepts.
+    """Link mentions to concepts, of MeSH or of your own index.
 
     Candidates come one a row, the best of a mention first; that is the answer, or NIL. All columns of a
     table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
@@ -124,6 +127,8 @@ def link(
         raise typer.BadParameter("give --json or --format, not both")
     if mentions and file is not None:
         raise typer.BadParameter("give mentions or --file, not both")
+    if mentions and _is_artifact(mentions[0]):
+        raise typer.BadParameter(f"{mentions[0]} is a folder, not a mention: give --index {mentions[0]}")
     if out is None and (resume or overwrite):
         raise typer.BadParameter("--resume and --overwrite go with --out")
     settings = LinkSettings(
@@ -133,7 +138,7 @@ def link(
         sources=tuple(sources),
         prefixes=tuple(prefix),
     )
-    with damage_told(index), _bar(drawn=out is not None) as (on_read, on_linked):
+    with damage_told(chosen(index, "index")), _bar(drawn=out is not None) as (on_read, on_linked):
         linker = Linker.open(index, threads=threads, sparse_weight=sparse_weight, calibration=calibration)
         _add_labelled(linker, labelled, labelled_prefix, index)
         source = _prepared(_source(mentions, file, column, on_read), linker, document_column, split=split)
@@ -200,7 +205,17 @@ def _kind(out: Path | None, asked: LinkFormat | None) -> LinkFormat:
     return asked or told or LinkFormat.CSV
 
 
-def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, index: Path) -> None:
+def _is_artifact(mention: str) -> bool:
+    """Tell a folder that sapbert wrote, which was meant for --index, from a mention."""
+    from sapbert.artifacts import MANIFEST
+
+    try:
+        return (Path(mention) / MANIFEST).is_file()
+    except OSError:  # longer than a path may be
+        return False
+
+
+def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, index: str) -> None:
     if labelled is None:
         return
     from sapbert.linking.tables import read_labelled

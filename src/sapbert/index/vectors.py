@@ -1,7 +1,8 @@
-"""Unit vectors on disk, in full, half or a quarter of the room, mapped into memory.
+"""Unit vectors on disk, in full, half, a quarter or an eighth of the room, mapped into memory.
 
-`int8` rounds each vector to 127 steps of its largest component, and scores are cosines with that. Whatever
-the precision, arithmetic is in float32 and some thousand rows at a time: no file is held in memory whole.
+`int8` rounds each vector to 127 steps of its largest component, `int4` to 7, and puts two into a byte; scores
+are cosines with that. Where room is short, more dimensions in `int4` link better than fewer in `int8`.
+Whatever the precision, arithmetic is in float32 and some thousand rows at a time: no file is held whole.
 
 Scores that are given out come from `rank` alone. A matrix product may round a row's score differently in
 other company; `rank` does not: equal vectors have equal scores, alone as in a batch.
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.arrays import ArrayWriter, damaged, map_array, require_within
+from sapbert.errors import ConfigError
 from sapbert.index.settings import Precision
 from sapbert.protocols import Index
 
@@ -30,7 +32,9 @@ _SLACK = 0.01
 _LOOKED_AT = 16
 """Vectors that are looked at when they are mapped."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
-_STEPS = 127
+_STEPS = {Precision.INT8: 127, Precision.INT4: 7}
+_ZERO = 8
+"""What stands for 0 in half a byte."""
 _FRACTION_SHIFT = 13
 _HALF_BITS = np.int32(~0x7000_1FFF)
 _EXPONENT_SHIFT = np.float32(2.0**112)
@@ -38,6 +42,7 @@ _DTYPES: dict[Precision, type[np.generic]] = {
     Precision.FP32: np.float32,
     Precision.FP16: np.float16,
     Precision.INT8: np.int8,
+    Precision.INT4: np.uint8,
 }
 
 
@@ -46,16 +51,16 @@ class Vectors:
     """Many unit vectors."""
 
     data: NDArray[Any]
-    """As stored.  # (rows, dimension)"""
+    """As stored.  # (rows, dimension), of int4 (rows, dimension / 2)"""
     scales: NDArray[np.float32] | None
-    """What each row of int8 is multiplied with.  # (rows,)"""
+    """What each row of integers is multiplied with.  # (rows,)"""
 
     @classmethod
     def open(cls, folder: Path) -> Vectors:
         """Map what a `VectorWriter` wrote."""
         data = map_array(folder / _VECTORS, *_DTYPES.values(), shape=(None, None))
         scales = None
-        if data.dtype == np.int8:
+        if data.dtype in (np.int8, np.uint8):
             scales = map_array(folder / _SCALES, np.float32, shape=(len(data),))
             require_within(folder / _SCALES, scales, 0, 1)
         vectors = cls(data, scales)
@@ -71,7 +76,7 @@ class Vectors:
     @property
     def dimension(self) -> int:
         """Length of one vector."""
-        return int(self.data.shape[1])
+        return int(self.data.shape[1]) * (2 if self.precision is Precision.INT4 else 1)
 
     @property
     def precision(self) -> Precision:
@@ -129,9 +134,10 @@ class VectorWriter(ExitStack):
 
     def __init__(self, folder: Path, dimension: int, precision: Precision) -> None:
         super().__init__()
-        self._data = self.enter_context(ArrayWriter(folder / _VECTORS, _DTYPES[precision], dimension))
+        width = dimension // 2 if precision is Precision.INT4 else dimension
+        self._data = self.enter_context(ArrayWriter(folder / _VECTORS, _DTYPES[precision], width))
         self._scales = None
-        if precision is Precision.INT8:
+        if precision in _STEPS:
             self._scales = self.enter_context(ArrayWriter(folder / _SCALES, np.float32))
 
     def append(self, vectors: Vectors) -> None:
@@ -143,16 +149,35 @@ class VectorWriter(ExitStack):
 
 def quantised(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
     """Return unit vectors as they are stored."""
-    if precision is not Precision.INT8:
+    if precision not in _STEPS:
         return Vectors(vectors.astype(_DTYPES[precision]), None)
     largest = np.abs(vectors).max(axis=1, keepdims=True)
-    steps = np.rint(vectors / np.where(largest > 0, largest, 1) * _STEPS)
+    steps = np.rint(vectors / np.where(largest > 0, largest, 1) * _STEPS[precision])
     lengths = np.linalg.norm(steps, axis=1)
-    return Vectors(steps.astype(np.int8), (1 / np.maximum(lengths, 1)).astype(np.float32))
+    data = steps.astype(np.int8) if precision is Precision.INT8 else _packed(steps)
+    return Vectors(data, (1 / np.maximum(lengths, 1)).astype(np.float32))
+
+
+def _packed(steps: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Put two components into a byte."""
+    if steps.shape[1] % 2:
+        raise ConfigError(f"int4 stores dimensions by twos, not {steps.shape[1]}; give an even --dimensions")
+    halves: NDArray[np.uint8] = (steps + _ZERO).astype(np.uint8)
+    pairs: NDArray[np.uint8] = (halves[:, ::2] << np.uint8(4)) | halves[:, 1::2]
+    return pairs
+
+
+def _unpacked(data: NDArray[np.uint8]) -> NDArray[np.float32]:
+    floats = np.empty((len(data), 2 * data.shape[1]), np.float32)
+    floats[:, ::2], floats[:, 1::2] = data >> 4, data & 15
+    floats -= _ZERO
+    return floats
 
 
 def _widened(data: NDArray[Any]) -> NDArray[np.float32]:
     """Return stored components in float32: finite ones of float16 as numpy does, in half its time."""
+    if data.dtype == np.uint8:
+        return _unpacked(data)
     if data.dtype != np.float16:
         return data.astype(np.float32, copy=False)
     # Sign, exponent and fraction go to their places in a float32, whose exponents are counted from elsewhere.
