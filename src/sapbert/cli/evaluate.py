@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -30,7 +29,7 @@ def evaluate(
         list[str],
         typer.Option(
             "--model",
-            help="Encoder to measure: a folder or a Hugging Face id. Given again: another seed of it.",
+            help="Encoder: `default`, a folder or a Hugging Face id. Given again: another seed of it.",
         ),
     ] = [],
     baseline: Annotated[
@@ -49,7 +48,7 @@ def evaluate(
         Path | None, typer.Option("--out", "-o", help="Keep every mention's result, for `sapbert compare`.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Where vectors are kept.", show_default="~/.cache/sapbert/vectors")
+        Path | None, typer.Option(help="Where vectors are kept.", show_default="under SAPBERT_HOME")
     ] = None,
     overwrite: Overwrite = False,
     json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
@@ -124,16 +123,12 @@ def model_ranker(
     from sapbert.artifacts import fingerprint_of
     from sapbert.evaluation import rankers
     from sapbert.evaluation.cache import CachedEncoder
+    from sapbert.home import home
 
     opened = open_encoder(model)
-    encoder = CachedEncoder(opened, cache or _default_cache(), progress=progress)
+    encoder = CachedEncoder(opened, cache or home() / "vectors", progress=progress)
     if not opened.sparse_weight:
         return encoder.fingerprint, partial(rankers.EncoderRanker, encoder=encoder)
     parts = {"encoder": encoder.fingerprint, "sparse_weight": repr(opened.sparse_weight)}
     build = partial(rankers.HybridRanker, encoder=encoder, weight=opened.sparse_weight)
     return fingerprint_of(parts), build
-
-
-def _default_cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "sapbert" / "vectors"

@@ -193,6 +193,10 @@ class _Biosyn:
         figures = {"found": candidates.found(), "first": candidates.first(weight), "sparse_weight": weight}
         return figures if self._evaluate is None else {**figures, **self._evaluate(self.encoder)}
 
+    def finish(self) -> Mapping[str, float]:
+        """Leave all as it is."""
+        return {}
+
     def state(self) -> dict[str, Any]:
         """The candidates of this epoch, which no later encoder would find again."""
         if self._candidates is None:

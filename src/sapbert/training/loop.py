@@ -90,6 +90,10 @@ class Objective(Protocol):
         """Return figures after `done` steps."""
         ...
 
+    def finish(self) -> Mapping[str, float]:
+        """Do what is to be done after the last step; return what that measured. Every process calls it."""
+        ...
+
     def state(self) -> dict[str, Any]:
         """All that the next step depends on, but for the parameters."""
         ...
@@ -132,6 +136,9 @@ def run_training(
         done = run.restore(checkpoints.newest(objective.described))
         with Metrics(folder / METRICS, after=done) if first else nullcontext() as metrics:
             run.loop(done, checkpoints, metrics, interruption, on_step)
+            figures = objective.finish()
+            if figures and metrics is not None:
+                metrics.add(objective.total, figures)
         if first:
             write(objective, read_metrics(folder / METRICS))
             shutil.rmtree(folder)

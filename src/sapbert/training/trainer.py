@@ -21,6 +21,7 @@ from sapbert.encoder.adapters import trainable_parameters
 from sapbert.encoder.folder import ADAPTER_FOLDER, save_model
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.transformer import TransformerEncoder, load_encoder
+from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
 from sapbert.protocols import Encoder
 from sapbert.training.adapt import adapt
@@ -98,6 +99,8 @@ class _SelfAlignment:
         loss = make_loss(settings.loss, settings.loss_settings)
         mining = MiningSettings(margin=settings.margin, triplets=settings.triplets)
         encoder, origin = _load(base, settings, device)
+        if settings.leading is not None and settings.leading >= encoder.dimension:
+            raise ConfigError(f"leading is less than the {encoder.dimension} dimensions that {base} has")
         split = split_pairs(pairs, held_out_concepts=settings.held_out, seed=settings.seed)
         batches = Batches(
             pairs,
@@ -113,7 +116,14 @@ class _SelfAlignment:
             pairs,
             batches,
             encoder,
-            Step(Encode.of(encoder, DTYPES[settings.precision]), loss, mining, device, settings.chunk),
+            Step(
+                Encode.of(encoder, DTYPES[settings.precision]),
+                loss,
+                mining,
+                device,
+                settings.chunk,
+                settings.leading,
+            ),
             settings,
             evaluate or partial(_retrieval, pairs, split.held_out),
             origin,
@@ -151,6 +161,17 @@ class _SelfAlignment:
     def measure(self, _done: int) -> Mapping[str, float]:
         """Measure the encoder."""
         return self.evaluate(self.encoder)
+
+    def finish(self) -> Mapping[str, float]:
+        """Move all weights back towards the base's, where asked, and measure what that gives."""
+        if self.settings.blend == 1:
+            return {}
+        before, _ = load_encoder(self.origin["base"])
+        untrained = before.state_dict()
+        with torch.no_grad():
+            for name, value in self.module.named_parameters():
+                value.lerp_(untrained[name].to(value), 1 - self.settings.blend)
+        return {f"blended_{name}": figure for name, figure in self.evaluate(self.encoder).items()}
 
     def state(self) -> dict[str, Any]:
         """Nothing: the order of pairs depends on the seed alone."""
