@@ -52,13 +52,11 @@ def biosyn(
     from sapbert.vocab.vocabulary import Vocabulary
 
     opened, device = Vocabulary.open(vocabulary), gather.local_device()
-    try:
-        with (
-            TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder,
-            watched(tensorboard) as on_step,
-        ):
+    with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
+        labelled = write_labelled(opened, mentions, Path(folder) / "labelled", prefix=prefix)
+        with watched(out, tensorboard) as on_step:
             train_biosyn(
-                write_labelled(opened, mentions, Path(folder) / "labelled", prefix=prefix),
+                labelled,
                 base,
                 out,
                 settings,
@@ -67,7 +65,3 @@ def biosyn(
                 overwrite=overwrite,
                 on_step=on_step,
             )
-    except KeyboardInterrupt:
-        typer.echo(f"stopped and saved in {out}.run; the same command with --resume goes on", err=True)
-        raise typer.Exit(1) from None
-    typer.echo(f"model -> {out}", err=True)

@@ -54,22 +54,10 @@ def train(
     from sapbert.pairs.artifact import Pairs
 
     opened, device = Pairs.open(pairs), gather.local_device()
-    try:
-        with watched(tensorboard) as on_step:
-            trainer.train(
-                opened,
-                base,
-                out,
-                settings,
-                device=device,
-                resume=resume,
-                overwrite=overwrite,
-                on_step=on_step,
-            )
-    except KeyboardInterrupt:
-        typer.echo(f"stopped and saved in {out}.run; the same command with --resume goes on", err=True)
-        raise typer.Exit(1) from None
-    typer.echo(f"model -> {out}", err=True)
+    with watched(out, tensorboard) as on_step:
+        trainer.train(
+            opened, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
+        )
 
 
 def _refuse_idle(options: Mapping[str, object], settings: TrainSettings) -> None:
@@ -80,8 +68,24 @@ def _refuse_idle(options: Mapping[str, object], settings: TrainSettings) -> None
 
 
 @contextmanager
-def watched(board: Path | None) -> Iterator[OnStep]:
-    """Give out a callback that shows what it is told and, where asked, writes it for TensorBoard."""
+def watched(out: Path, board: Path | None) -> Iterator[OnStep]:
+    """Give out a callback that shows what it is told and, where asked, writes it for TensorBoard.
+
+    Tells at the end where the model is, or how to go on where the run was stopped.
+    """
+    try:
+        with _watchers(board) as on_step:
+            yield on_step
+    except KeyboardInterrupt:
+        if not out.with_name(f"{out.name}.run").exists():
+            raise  # so early that nothing is saved
+        typer.echo(f"stopped and saved in {out}.run; the same command with --resume goes on", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"model -> {out}", err=True)
+
+
+@contextmanager
+def _watchers(board: Path | None) -> Iterator[OnStep]:
     with ExitStack() as stack:
         watchers = [stack.enter_context(training_bar())]
         if board is not None:

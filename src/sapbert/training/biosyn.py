@@ -135,7 +135,8 @@ class _Biosyn:
             raise ConfigError(f"{base} has adapters, which BioSyn does not train; give an ordinary encoder")
         self.origin = {"base": base, "base_fingerprint": self.encoder.fingerprint}
         self._encode = Encode.of(self.encoder, dtype)
-        self.module = _Learned(self.encoder.model, settings.sparse_weight, device)
+        weight = self.encoder.sparse_weight if settings.sparse_weight is None else settings.sparse_weight
+        self.module = _Learned(self.encoder.model, weight, device)
         self._search = CandidateSearch(labelled, folder, settings.candidates)
         self._epoch = -1
         self._candidates: Candidates | None = None
@@ -159,11 +160,7 @@ class _Biosyn:
     @property
     def described(self) -> Mapping[str, Any]:
         """The mentions and names, the base and the settings."""
-        return {
-            "labelled": self.labelled.manifest.fingerprint,
-            **self.origin,
-            **asdict(self.settings),
-        }
+        return {"labelled": self.labelled.manifest.fingerprint, **self.origin, **asdict(self.settings)}
 
     @property
     def sparse_weight(self) -> float:

@@ -129,8 +129,8 @@ class BiosynSettings:
     """Share of them found by vectors in the first epoch; spelling finds the others."""
     last_dense_share: float = 0.5
     """The same in the last epoch; between them it changes evenly."""
-    sparse_weight: float = 0.0
-    """What spelling counts beside vectors at the start; it is learned."""
+    sparse_weight: float | None = None
+    """What spelling counts beside vectors at the start; by default what the base has learned, or nothing."""
     scale: float = 20.0
     """What scores are multiplied with before the softmax: cosines alone would leave it almost flat."""
 
