@@ -37,6 +37,7 @@ def model(sapbert: Sapbert, vocabulary: Path, tiny_base: Path, tmp_path: Path) -
     done = sapbert("biosyn", vocabulary, "--mentions", mentions, "--base", tiny_base, "-o", out, *SHORT)
     assert (done.code, done.out) == (0, "")
     assert f"model -> {out}" in done.err
+    assert f"sparse_weight  {stored_sparse_weight(out)}" in sapbert("show", out).out
     return out
 
 
@@ -52,7 +53,7 @@ def test_the_learned_weight_of_spelling_reaches_the_links(
     )
 
     def best(index: str, *options: object) -> Any:
-        done = sapbert("link", tmp_path / index, "hart attak", "-k", 1, "--format", "jsonl", *options)
+        done = sapbert("link", "--index", tmp_path / index, "hart attak", "-k", 1, "--json", *options)
         return one_json(done)
 
     assert best("both") == best("both", "--sparse-weight", repr(weight))
