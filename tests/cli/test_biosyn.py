@@ -78,6 +78,21 @@ def test_an_evaluation_ranks_with_both(sapbert: Sapbert, model: Path, tmp_path: 
     assert ranker("both") != ranker("spelling")
 
 
+def test_a_run_stopped_before_it_began_does_not_claim_to_be_saved(
+    sapbert: Sapbert, vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sapbert.training.biosyn.train_biosyn", interrupted)
+    out = tmp_path / "model"
+    ask = ("biosyn", vocabulary, "--mentions", tmp_path / "train.tsv", "--base", "b", "-o", out)
+
+    assert "saved" not in sapbert(*ask).err
+    (tmp_path / "model.run").mkdir()
+    assert "saved in" in sapbert(*ask).err
+
+
 def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, vocabulary: Path, tmp_path: Path) -> None:
     mentions, out = tmp_path / "train.tsv", tmp_path / "model"
     ask = ("biosyn", vocabulary, "--mentions", mentions, "--base", tmp_path / "none", "-o", out)

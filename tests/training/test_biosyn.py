@@ -118,6 +118,25 @@ def test_the_gradient_of_the_sparse_weight_is_that_of_a_small_change(
     assert gradient == pytest.approx((losses[1] - losses[0]) / 0.002, rel=0.02)
 
 
+def test_the_sparse_weight_never_counts_less_than_nothing(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+) -> None:
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(), CPU, tmp_path / "run", None)
+    run.module.sparse_weight.data.fill_(-0.5)
+    assert run.sparse_weight == 0
+    [step, *_] = run.steps(0)
+    step(lambda loss: loss)
+
+    assert run.module.sparse_weight.item() == 0
+
+
+def test_training_starts_from_the_weight_that_its_base_has_learned(
+    labelled: LabelledMentions, uninterrupted: Path, tmp_path: Path
+) -> None:
+    run = biosyn._Biosyn(labelled, str(uninterrupted), settings(), CPU, tmp_path / "run", None)
+    assert run.sparse_weight == stored_sparse_weight(uninterrupted)
+
+
 def test_a_batch_without_a_right_candidate_teaches_nothing(
     labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
 ) -> None:
