@@ -149,11 +149,18 @@ def figure1(
     ],
     models: Models,
     out: OutFolder,
+    concepts: plot.Concepts = 14,
+    per_concept: plot.NamesOfEach = 8,
+    perplexity: plot.Perplexity = 15,
 ) -> None:
     """Names in the plane, coloured by concept."""
+    with plot.extras():
+        from sapbert.plots.projection import ProjectionSettings
+
     _require_own(out)
-    for suffix in (".png", ".html"):
-        plot.tsne(names, _folders(models), out / f"figure1{suffix}", overwrite=True)
+    settings = ProjectionSettings(concepts=concepts, names=per_concept, perplexity=perplexity)
+    outs = [out / "figure1.png", out / "figure1.html"]
+    plot.figures_of_names(names, _titled(models), outs, settings, overwrite=True)
 
 
 @app.command()
@@ -161,14 +168,25 @@ def figure2(
     pairs: Annotated[Path, typer.Argument(help="Written by `sapbert pairs`.", show_default=False)],
     models: Models,
     out: OutFolder,
+    batches: plot.Batches = 20,
+    batch_size: plot.BatchSize = 256,
 ) -> None:
     """Similarities of pairs, before and after mining."""
+    with plot.extras():
+        from sapbert.training.similarities import SampleSettings
+
     _require_own(out)
-    plot.similarities(pairs, _folders(models), out / "figure2.png", overwrite=True)
+    settings = SampleSettings(batches=batches, batch_size=batch_size)
+    plot.figure_of_similarities(pairs, _titled(models), out / "figure2.png", settings, overwrite=True)
 
 
-def _folders(models: Iterable[str]) -> list[str]:
-    return [folder for folders in _named_models(models).values() for folder in folders]
+def _titled(models: Iterable[str]) -> dict[str, str]:
+    """A panel a folder, called as its model; seeds of one are numbered."""
+    return {
+        name if len(folders) == 1 else f"{name}, run {number}": folder
+        for name, folders in _named_models(models).items()
+        for number, folder in enumerate(folders, 1)
+    }
 
 
 def _require_own(out: Path) -> None:
