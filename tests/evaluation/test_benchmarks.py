@@ -105,6 +105,20 @@ def test_medmentions_parts_its_corpus_by_lists_of_documents() -> None:
     assert found.split("dev")["type"].to_list() == ["T047,T033"]
 
 
+def test_pubtator_files_keep_mentions_as_written_and_nil_ones(tmp_path: Path) -> None:
+    mentions = "7|t|Moss lung, hiccups\n7\t0\t9\tMoss lung\tDisease\tX000002|OMIM:700001\n"
+    (tmp_path / "CDR_TestSet.PubTator.txt").write_text(mentions + "7\t11\t18\thiccups\tDisease\t-1\n")
+    (tmp_path / "CDR_DevelopmentSet.PubTator.txt").write_text(mentions)
+
+    found = open_evaluation_set(tmp_path, prefix="mesh")
+
+    assert told(found.split("test")) == [(["moss lung"], ["mesh:X000002", "omim:700001"]), (["hiccups"], [])]
+    assert found.split("test")["type"].to_list() == ["Disease", "Disease"]
+    assert found.split("dev").height == 1
+    ncbi = open_evaluation_set(GOLDEN / "raw" / "INVtestset_corpus.txt")
+    assert ncbi.split("test").height == 3
+
+
 def test_bigbio_joins_the_pieces_of_a_mention_and_takes_any_of_its_ids() -> None:
     found = open_evaluation_set(SETS / "bigbio")
 

@@ -22,7 +22,7 @@ import polars as pl
 from sapbert.artifacts import Manifest, create
 from sapbert.errors import ConfigError, FormatError
 from sapbert.evaluation.benchmarks import KIND
-from sapbert.evaluation.corpora import Annotation, Document, read_pubtator
+from sapbert.evaluation.corpora import Annotation, Document, read_pubtator, split_in
 from sapbert.evaluation.mentions import Dictionary, dictionary_of, mention_table
 from sapbert.evaluation.raw_dictionary import bare_ids, read_raw_dictionary
 from sapbert.linking.abbreviations import expand, find_abbreviations
@@ -31,7 +31,7 @@ from sapbert.text import tidy
 from sapbert.vocab.intake import Intake, Release, Source
 
 _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))
-_SPLITS = {"train": "train", "dev": "dev", "test": "test"}
+_SPLITS = ("train", "dev", "test")
 COLUMNS = ("raw_mention", "mention", "concept_ids", "doc_id", "start", "end", "type")
 
 
@@ -77,7 +77,7 @@ def build_benchmark(
         raise ConfigError(
             f"{dictionary} has none of the ids of these mentions; is it the dictionary of {name}?"
         )
-    enlarged = _enlarged(alone, [tables[split] for split in ("train", "dev") if split in tables])
+    enlarged = _enlarged(alone, [tables["train"], tables["dev"]])
     counts["test_dictionary"] = len(enlarged)
     with create(target, overwrite=overwrite) as draft:
         for split, table in tables.items():
@@ -95,10 +95,10 @@ def process(text: str) -> str:
 
 
 def _sources(raw: Iterable[Path]) -> dict[str, Source]:
-    """Find the corpus of each split by its name: NCBItrainset_corpus.txt, CDR_DevelopmentSet.PubTator.txt."""
+    """Find the corpus of each split by its name."""
     found: dict[str, Source] = {}
     for member in (member for path in raw for member in Release(path).members):
-        split = next((split for split in _SPLITS if split in member.plain_name.lower()), None)
+        split = split_in(member.plain_name)
         if split is None or split in found:
             problem = "says no split" if split is None else f"is a second {split} split"
             raise FormatError(
