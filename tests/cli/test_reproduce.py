@@ -176,12 +176,22 @@ def test_parameters_are_counted_in_the_models(sapbert: Sapbert, tmp_path: Path) 
     ]
 
 
+def test_a_copy_is_no_other_seed(sapbert: Sapbert, benchmarks: Path, tmp_path: Path) -> None:
+    model, copy = tiny_bert(tmp_path / "model"), tmp_path / "copy"
+    shutil.copytree(model, copy)
+    kept = ("--benchmarks", benchmarks, "--cache", tmp_path / "cache", "-o", tmp_path / "paper")
+
+    done = sapbert("reproduce", "table1", *kept, "--models", f"sap={model},{copy}")
+
+    assert f"sap: {copy} and {model} are the same encoder" in refused(done)
+    assert not (tmp_path / "paper").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         (("--models", "model"), "--models model: NAME=FOLDER is wanted"),
         (("--models", "a=x,"), "--models a=x,: NAME=FOLDER is wanted"),
-        (("--models", "a=x,x"), "a has one folder twice"),
         (("--models", "exact=x"), "exact is the name of a baseline"),
         (("--beside", "other=BERT"), "--beside other=BERT: NAME=ROW is wanted, with the name of a model"),
         (("--models", "a=x", "--beside", "a=GPT"), "the paper's table has no row 'GPT'"),

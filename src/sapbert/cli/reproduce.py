@@ -206,9 +206,6 @@ def _named_models(given: Iterable[str]) -> dict[str, list[str]]:
             if name is None or not part.strip():
                 raise ConfigError(f"--models {text}: NAME=FOLDER is wanted, such as sapbert=out/model")
             found.setdefault(name, []).append(part.strip())
-    for name, folders in found.items():
-        if len(set(folders)) < len(folders):
-            raise ConfigError(f"{name} has one folder twice, and the same run is not another seed")
     return found
 
 
@@ -236,13 +233,20 @@ def _runs(
         rankers.baseline(name)  # A wrong name is told before anything is measured.
         yield Run(name, name, partial(rankers.baseline, name))
     for name, folders in models.items():
+        measured: dict[str, str] = {}
         for folder in folders:
+            fingerprint = cached_encoder(folder, cache).fingerprint
+            if fingerprint in measured:
+                raise ConfigError(
+                    f"{name}: {folder} and {measured[fingerprint]} are the same encoder, not two seeds of one"
+                )
+            measured[fingerprint] = folder
 
             def build(name: str = name, folder: str = folder) -> Build:
                 encoder = cached_encoder(folder, cache, partial(progress, name))
                 return partial(rankers.EncoderRanker, encoder=encoder)
 
-            yield Run(name, cached_encoder(folder, cache).fingerprint, build)
+            yield Run(name, fingerprint, build)
 
 
 def _tell(cell: Cell) -> None:

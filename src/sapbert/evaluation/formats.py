@@ -115,8 +115,13 @@ def read_dictionary(path: Path, intake: Intake, prefix: str | None) -> Dictionar
     if (path / MANIFEST).is_file():
         vocabulary = Vocabulary.open(path)
         intake.inputs[path.name] = {"sha256": vocabulary.fingerprint}
-        names = vocabulary.names.select("name", "concept_id").collect()
-        return dictionary_of(names["name"], names["concept_id"])
+        other = vocabulary.aliases.group_by("concept_id").agg(pl.col("alias").sort().str.join("|"))
+        names = vocabulary.names.select("name", "concept_id").join(
+            other, on="concept_id", how="left", maintain_order="left"
+        )
+        ids = pl.concat_str("concept_id", "alias", separator="|", ignore_nulls=True)
+        found = names.select("name", ids=ids).collect()
+        return dictionary_of(found["name"], found["ids"])
     source = table_source(path)
     if format_of(source, intake) == "biosyn":
         return _joined_dictionary(source, intake, prefix)
