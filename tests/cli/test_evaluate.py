@@ -41,6 +41,17 @@ def test_each_type_of_mention_is_told_when_asked(sapbert: Sapbert) -> None:
     assert added == [["Disease", "2", "0.0"], ["Composite", "1", "100.0"]] * 2
 
 
+def test_a_long_type_is_cut_to_its_column(sapbert: Sapbert, tmp_path: Path) -> None:
+    rows = "mention\tconcept_ids\ttype\nfever\tA\tDisease\nrust\tB\tAmino Acid, Peptide, or Protein\n"
+    (tmp_path / "test.tsv").write_text(rows)
+    (tmp_path / "dictionary.tsv").write_text("concept_id\tname\nA\tfever\n")
+
+    told = sapbert("evaluate", "--benchmark", tmp_path, "--baseline", "exact", "--by-type").out.splitlines()
+
+    assert told[4].startswith("  Amino Acid, Peptide,\N{HORIZONTAL ELLIPSIS} ")
+    assert [line.index(" 1 ") for line in told[3:5]] == [told[1].index("mentions") + 6] * 2
+
+
 def test_seen_mentions_are_told_before_unseen_ones(sapbert: Sapbert, tmp_path: Path) -> None:
     rows = {"train": "fever\tA\n", "test": "fever\tA\nrust\tB\nmoss\tB\n"}
     for split, mentions in rows.items():

@@ -40,6 +40,16 @@ def test_a_plain_folder_says_what_must_be_right() -> None:
     assert found.split("test")["type"][1] == "Composite"
 
 
+def test_a_semantic_group_is_a_type_where_there_is_no_other(tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text("mention\tconcept_ids\tsem_group\nrust\tA\tDISO\n")
+    (tmp_path / "test.tsv").write_text("mention\tconcept_ids\tsem_group\ttype\nrust\tA\tDISO\tDisease\n")
+
+    found = open_evaluation_set(tmp_path)
+
+    assert found.split("dev")["type"].to_list() == ["DISO"]
+    assert found.split("test")["type"].to_list() == ["Disease"]
+
+
 def test_names_that_fold_alike_are_one_name_with_the_ids_of_all() -> None:
     found = open_evaluation_set(SETS / "plain")
 

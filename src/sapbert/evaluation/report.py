@@ -135,7 +135,8 @@ def _group_lines(results: Sequence[pl.DataFrame], column: str, wide: int) -> Ite
     told = [key for key in keys if groups[0][key].mentions]
     for key in told if len(told) > 1 else ():
         title = _SEEN[key] if column == "seen" else key or "no type"
-        yield _line(f"  {title}", [own[key] for own in groups], {}, wide)
+        short = title if len(title) < _WIDE - 2 else f"{title[: _WIDE - 4]}\N{HORIZONTAL ELLIPSIS}"
+        yield _line(f"  {short}", [own[key] for own in groups], {}, wide)
 
 
 def _line(title: str, figures: Sequence[Measures], intervals: Mapping[int, Interval], wide: int) -> str:
