@@ -102,11 +102,7 @@ def _runs(
     for model in models:
         with progress_bar() as progress:
             encoder = cached_encoder(model, cache, partial(progress, "encode"))
-            if encoder.fingerprint in measured:
-                raise ConfigError(
-                    f"{model} and {measured[encoder.fingerprint]} are the same encoder, not two seeds of one"
-                )
-            measured[encoder.fingerprint] = model
+            require_another(encoder.fingerprint, model, measured)
             build = partial(rankers.EncoderRanker, encoder=encoder)
             yield model, encoder.fingerprint, evaluate(benchmark, build, split=split)
 
@@ -120,6 +116,13 @@ def _targets(out: Path | None, models: int) -> list[Path]:
     if others:
         raise ArtifactError(f"{others[0]} would count as another run; choose another name or remove it")
     return targets
+
+
+def require_another(fingerprint: str, model: str, measured: dict[str, str]) -> None:
+    """Refuse a copy of an encoder that was measured as another seed: they would not differ."""
+    if fingerprint in measured:
+        raise ConfigError(f"{model} and {measured[fingerprint]} are the same encoder, not two seeds of one")
+    measured[fingerprint] = model
 
 
 def cached_encoder(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli import plot
-from sapbert.cli.evaluate import cached_encoder
+from sapbert.cli.evaluate import cached_encoder, require_another
 from sapbert.cli.report import progress_bar
 from sapbert.errors import ArtifactError, ConfigError, MissingExtraError
 
@@ -236,11 +236,7 @@ def _runs(
         measured: dict[str, str] = {}
         for folder in folders:
             fingerprint = cached_encoder(folder, cache).fingerprint
-            if fingerprint in measured:
-                raise ConfigError(
-                    f"{name}: {folder} and {measured[fingerprint]} are the same encoder, not two seeds of one"
-                )
-            measured[fingerprint] = folder
+            require_another(fingerprint, folder, measured)
 
             def build(name: str = name, folder: str = folder) -> Build:
                 encoder = cached_encoder(folder, cache, partial(progress, name))
