@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+import hypothesis
 import pytest
 
 from sapbert.vocab.intake import Intake, OnError
@@ -13,6 +14,10 @@ from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import VocabularyWriter, write_vocabulary
 
 GOLDEN = Path(__file__).parent / "golden"
+
+# How long a test takes depends on what else the machine does.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 class Read(Protocol):

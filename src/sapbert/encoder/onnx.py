@@ -38,6 +38,8 @@ GRAPHS: Mapping[Variant, str] = {"fp32": "onnx/model.onnx", "int8": "onnx/model_
 WEIGHTS_SUFFIX = ".data"
 """Weights lie beside their graph, so that they are mapped into memory and may exceed two gigabytes."""
 TOKENIZER_FILE = "tokenizer.json"
+ORIGIN = "huggingface"
+"""Folder with what `encoder.restore` needs beside weights; vectors do not depend on it."""
 _WINDOW = 8_192
 """Names tokenized and sorted together: enough to fill batches, few enough to tell progress often."""
 _BATCH_TOKENS = 512
@@ -154,7 +156,7 @@ class OnnxEncoder:
         _check_files(folder, description, verify=verify)
         tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
         session = _start(folder / GRAPHS[chosen])
-        return cls(folder, description, tokenizer, session, threads=threads or _usable_cores())
+        return cls(folder, description, tokenizer, session, threads=threads or usable_cores())
 
     @property
     def dimension(self) -> int:
@@ -186,6 +188,8 @@ class OnnxEncoder:
         for name in self._description.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self._folder / name, folder / name)
+        if (self._folder / ORIGIN).is_dir():
+            shutil.copytree(self._folder / ORIGIN, folder / ORIGIN)
         write_description(folder, self._description)
 
     def encode(self, names: Sequence[str], *, on_progress: OnProgress | None = None) -> NDArray[np.float32]:
@@ -242,7 +246,7 @@ def _start(graph: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
     """Count the cores this process may use, which in a container are fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

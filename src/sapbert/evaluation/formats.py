@@ -118,7 +118,7 @@ def read_dictionary(path: Path, intake: Intake, prefix: str | None) -> Dictionar
     """Read a dictionary: a vocabulary artifact, a TSV with `concept_id` and `name`, or `id||name` lines."""
     if (path / MANIFEST).is_file():
         vocabulary = Vocabulary.open(path)
-        intake.inputs[path.name] = {"sha256": vocabulary.fingerprint}
+        intake.inputs[path.name] = {"xxh3": vocabulary.fingerprint}
         other = vocabulary.aliases.group_by("concept_id").agg(pl.col("alias").sort().str.join("|"))
         names = vocabulary.names.select("name", "concept_id").join(
             other, on="concept_id", how="left", maintain_order="left"
