@@ -23,7 +23,7 @@ NAMES = {"fever": "F", "moss lung": "M", "tin ear": "T"}
 RIGHT = {"hot": ["fever"], "mossy": ["moss lung"], "tin": ["tin ear"]}
 SET = small_set(NAMES, mentions(("hot", "F"), ("mossy", "M"), ("tin", "T")))
 BOTH = replace(SET, test_dictionary=dictionary(NAMES | {"hot": "F"}))
-OTHER = replace(SET, inputs={"file": {"sha256": "1"}})
+OTHER = replace(SET, inputs={"file": {"xxh3": "1"}})
 
 
 class Answers:
