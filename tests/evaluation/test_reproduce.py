@@ -93,6 +93,15 @@ def test_whatever_has_changed_makes_a_new_cell(tmp_path: Path) -> None:
     assert len(list((tmp_path / CELLS).iterdir())) == 3
 
 
+def test_another_version_measures_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure([Answers("row", RIGHT)], {"a": SET}, tmp_path)
+    monkeypatch.setattr("sapbert.evaluation.reproduce.__version__", "99")
+
+    _, cells = measure([Answers("row", RIGHT)], {"a": SET}, tmp_path)
+
+    assert len(cells) == 1
+
+
 def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
     def stop(cell: Cell) -> None:
         if cell.number == 2:
