@@ -33,10 +33,11 @@ from sapbert.index.entries import Entries
 from sapbert.index.entries_writer import write_entries
 from sapbert.index.folder import open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
-from sapbert.linking.calibrating import Labelled, read_labelled_mentions
 from sapbert.linking.linker import Linker, LinkSettings
 from sapbert.linking.search import DenseSearch
+from sapbert.pairs.mentions import Labelled, read_labelled_mentions
 from sapbert.protocols import Encoder, Index
+from sapbert.vocab.intake import Intake
 from sapbert.vocab.vocabulary import Vocabulary
 
 BENCHMARKS = Path(__file__).parents[2] / "shared" / "data" / "benchmarks"
@@ -114,7 +115,7 @@ def main() -> None:
 
 def known(table: Path, entries: Entries) -> list[Labelled]:
     """Read the mentions whose concept the vocabulary has."""
-    labelled = read_labelled_mentions(table, "mesh")
+    labelled = read_labelled_mentions(table, "mesh", Intake())
     return [mention for mention in labelled if (entries.concepts_of(sorted(mention.concepts)) >= 0).any()]
 
 

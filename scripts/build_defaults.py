@@ -29,8 +29,9 @@ from sapbert.defaults import CALIBRATION, HOME
 from sapbert.encoder.onnx import OnnxEncoder, checksum
 from sapbert.index.build import build_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
-from sapbert.linking.calibrating import CalibrateSettings, calibrate, read_labelled_mentions
+from sapbert.linking.calibrating import CalibrateSettings, calibrate
 from sapbert.linking.linker import Linker
+from sapbert.pairs.mentions import read_labelled_mentions
 from sapbert.vocab.intake import Intake
 from sapbert.vocab.mesh import TREES
 from sapbert.vocab.vocabulary import Vocabulary
@@ -170,7 +171,7 @@ def build_calibration(home: Path, tables: Sequence[Path], prefix: str) -> None:
     target = home / CALIBRATION
     target.unlink(missing_ok=True)  # one of another index would keep this one from being opened
     os.environ[HOME] = str(home)
-    labelled = [mention for table in tables for mention in read_labelled_mentions(table, prefix)]
+    labelled = [mention for table in tables for mention in read_labelled_mentions(table, prefix, Intake())]
     fitted = calibrate(Linker.open(), labelled, CalibrateSettings())
     fitted.write(target)
     print(f"right {fitted.report['right']:.1%} of {fitted.report['mentions']:,} mentions -> {target}")

@@ -79,10 +79,15 @@ def test_options_reach_the_index(sapbert: Sapbert, names: Path, model: Path, tmp
     refusal = refused(sapbert(*command, "--update", tmp_path / "index", "--overwrite"))
     small = one_json(sapbert(*command, "--dimensions", 8, "--no-inverted", "--json", "--overwrite"))
 
-    asked = {"kind": "ann", "precision": "fp16", "inverted": True, "hybrid": False}
+    asked = {"kind": "ann", "precision": "fp16", "inverted": True, "hybrid": False, "sparse_weight": 0.0}
     assert manifest["settings"] == asked
     assert (manifest["details"]["kind"], manifest["details"]["precision"]) == ("ann", "fp16")
-    assert small["settings"] == {"dimensions": 8, "inverted": False, "hybrid": False}
+    assert small["settings"] == {
+        "dimensions": 8,
+        "inverted": False,
+        "hybrid": False,
+        "sparse_weight": 0.0,
+    }
     assert small["details"]["dimension"] == 8
     assert "stores vectors as fp16, which cannot become fp32; give --precision fp16" in refusal
 

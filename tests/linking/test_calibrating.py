@@ -12,9 +12,11 @@ from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.index.vectors import Vectors
 from sapbert.linking import calibrating
-from sapbert.linking.calibrating import CalibrateSettings, Labelled, calibrate, read_labelled_mentions
+from sapbert.linking.calibrating import CalibrateSettings, calibrate
 from sapbert.linking.hybrid import Found, HybridSearch
 from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.pairs.mentions import Labelled, read_labelled_mentions
+from sapbert.vocab.intake import Intake
 from tests.linking.conftest import Bench
 
 GOLD = {
@@ -151,7 +153,7 @@ def test_mentions_are_read_as_pairs_reads_them(tmp_path: Path) -> None:
         "nothing\t-\n"
     )
 
-    assert read_labelled_mentions(table, None) == [
+    assert read_labelled_mentions(table, None, Intake()) == [
         Labelled("heart attack", frozenset(["mesh:D009203"])),
         Labelled("breast cancer", frozenset(["mesh:D001943"])),
         Labelled("ovarian cancer", frozenset(["mesh:D010051"])),

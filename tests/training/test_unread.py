@@ -9,7 +9,7 @@ import torch
 
 from sapbert.errors import TrainingError
 from sapbert.pairs.artifact import Pairs
-from sapbert.training import trainer
+from sapbert.training import loop, trainer
 from sapbert.training.metrics import read_metrics
 from sapbert.training.step import StepReport
 from sapbert.training.unread import Unread
@@ -61,7 +61,7 @@ def test_a_loss_that_is_no_number_is_found_a_step_late_and_rightly_named(loss: f
 def a_step_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loop on a CPU read as late as on a GPU."""
     late: Callable[[object, int], Unread] = lambda _device, names: Unread(GPU, names)  # noqa: E731
-    monkeypatch.setattr(trainer, "Unread", late)
+    monkeypatch.setattr(loop, "Unread", late)
 
 
 @pytest.mark.usefixtures("a_step_late")

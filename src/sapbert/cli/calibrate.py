@@ -65,9 +65,11 @@ def calibrate(
     from sapbert.artifacts import require_free
     from sapbert.defaults import chosen
     from sapbert.index.folder import damage_told
-    from sapbert.linking.calibrating import CalibrateSettings, calibrate, read_labelled_mentions
+    from sapbert.linking.calibrating import CalibrateSettings, calibrate
     from sapbert.linking.calibration import Method
     from sapbert.linking.linker import Linker
+    from sapbert.pairs.mentions import read_labelled_mentions
+    from sapbert.vocab.intake import Intake
 
     settings = CalibrateSettings(
         method=Method(method), precision=precision, exact=exact, sparse_weight=sparse_weight
@@ -75,7 +77,7 @@ def calibrate(
     require_free(out, overwrite=overwrite)
     if figure is not None:
         _require_figure(figure, overwrite=overwrite)
-    labelled = read_labelled_mentions(mentions, prefix)
+    labelled = read_labelled_mentions(mentions, prefix, Intake())
     with damage_told(chosen(index, "index")):
         linker = Linker.open(index, threads=threads, sparse_weight=_weight(index, sparse_weight))
         fitted = calibrate(linker, labelled, settings)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from sapbert.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from sapbert.protocols import Encoder
+    from sapbert.encoder.onnx import OnnxEncoder
+    from sapbert.encoder.transformer import TransformerEncoder
 
 
-def open_encoder(model: str) -> Encoder:
+def open_encoder(model: str) -> OnnxEncoder | TransformerEncoder:
     """Open what `sapbert export` wrote, or the default, without torch, and any other model with it."""
     from sapbert.defaults import chosen
     from sapbert.encoder.onnx import OnnxEncoder, is_exported

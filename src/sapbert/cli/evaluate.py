@@ -16,7 +16,7 @@ from sapbert.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from sapbert.evaluation.benchmarks import EvaluationSet
-    from sapbert.evaluation.cache import CachedEncoder
+    from sapbert.evaluation.rankers import Build
     from sapbert.evaluation.run import Evaluation
 
 
@@ -100,10 +100,9 @@ def _runs(
     measured: dict[str, str] = {}
     for model in models:
         with progress_bar() as progress:
-            encoder = cached_encoder(model, cache, partial(progress, "encode"))
-            require_another(encoder.fingerprint, model, measured)
-            build = partial(rankers.EncoderRanker, encoder=encoder)
-            yield model, encoder.fingerprint, evaluate(benchmark, build, split=split)
+            identity, build = model_ranker(model, cache, partial(progress, "encode"))
+            require_another(identity, model, measured)
+            yield model, identity, evaluate(benchmark, build, split=split)
 
 
 def _targets(out: Path | None, models: int) -> list[Path]:
@@ -124,11 +123,22 @@ def require_another(fingerprint: str, model: str, measured: dict[str, str]) -> N
     measured[fingerprint] = model
 
 
-def cached_encoder(
+def model_ranker(
     model: str, cache: Path | None, progress: Callable[[int, int], None] | None = None
-) -> CachedEncoder:
-    """Open an encoder whose vectors are kept; `progress` is told of names encoded and names to encode."""
+) -> tuple[str, Build]:
+    """Open a model whose vectors are kept; returns what identifies its ranker, and what builds one.
+
+    `progress` is told of names encoded and names to encode.
+    """
+    from sapbert.artifacts import fingerprint_of
+    from sapbert.evaluation import rankers
     from sapbert.evaluation.cache import CachedEncoder
     from sapbert.home import home
 
-    return CachedEncoder(open_encoder(model), cache or home() / "vectors", progress=progress)
+    opened = open_encoder(model)
+    encoder = CachedEncoder(opened, cache or home() / "vectors", progress=progress)
+    if not opened.sparse_weight:
+        return encoder.fingerprint, partial(rankers.EncoderRanker, encoder=encoder)
+    parts = {"encoder": encoder.fingerprint, "sparse_weight": repr(opened.sparse_weight)}
+    build = partial(rankers.HybridRanker, encoder=encoder, weight=opened.sparse_weight)
+    return fingerprint_of(parts), build

@@ -52,8 +52,13 @@ def index(
         typer.Option(help="Of the encoder.", show_default="as its folder prefers"),
     ] = None,
     hybrid: Annotated[
-        bool, typer.Option("--hybrid", help="Know spelling too: character n-grams beside vectors.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--hybrid/--no-hybrid",
+            help="Know spelling too: character n-grams beside vectors.",
+            show_default="as the encoder was trained",
+        ),
+    ] = None,
     update: Annotated[
         Path | None, typer.Option(help="An older index; names that it has are not encoded again.")
     ] = None,
@@ -73,16 +78,22 @@ def index(
 
     refuse_occupied(out, overwrite=overwrite)
     opened = Vocabulary.open(vocabulary)
-    settings = IndexSettings(
-        kind=kind, precision=precision, dimensions=dimensions, inverted=inverted, hybrid=hybrid
-    )
     try:
         with _exported(model, out) as folder, progress_bar("names") as progress:
+            encoder = OnnxEncoder.open(folder, threads=threads, variant=variant)
+            weight = encoder.sparse_weight if hybrid is not False else 0.0
             manifest = build_index(
                 opened,
-                OnnxEncoder.open(folder, threads=threads, variant=variant),
+                encoder,
                 out,
-                settings,
+                IndexSettings(
+                    kind=kind,
+                    precision=precision,
+                    dimensions=dimensions,
+                    inverted=inverted,
+                    hybrid=bool(hybrid or weight),
+                    sparse_weight=weight,
+                ),
                 update=update,
                 overwrite=overwrite,
                 progress=progress,

@@ -99,7 +99,9 @@ def link(
     ] = None,
     sparse_weight: Annotated[
         float | None,
-        typer.Option(min=0, help="What spelling counts, in a hybrid index.", show_default="calibrated, or 0"),
+        typer.Option(
+            min=0, help="What spelling counts, in a hybrid index.", show_default="calibrated, learned, or 0"
+        ),
     ] = None,
     document_column: Annotated[
         str | None,

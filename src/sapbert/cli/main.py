@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from sapbert.cli import (
     benchmark,
+    biosyn,
     calibrate,
     compare,
     errors,
@@ -39,6 +40,7 @@ _STAGES = (
     "pairs",
     "train",
     "sweep",
+    "biosyn",
     "export",
     "index",
     "link",
@@ -75,6 +77,7 @@ app.command("merge")(merge.merge)
 app.command("pairs")(pairs.pairs)
 app.command("train", cls=GroupedCommand)(train.train)
 app.command("sweep")(sweep.sweep)
+app.command("biosyn", cls=GroupedCommand)(biosyn.biosyn)
 app.command("export")(export.export)
 app.command("index")(index.index)
 app.command("link")(link.link)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli import plot
-from sapbert.cli.evaluate import cached_encoder, require_another
+from sapbert.cli.evaluate import model_ranker, require_another
 from sapbert.cli.report import progress_bar
 from sapbert.errors import ArtifactError, ConfigError, MissingExtraError
 
@@ -235,12 +235,11 @@ def _runs(
     for name, folders in models.items():
         measured: dict[str, str] = {}
         for folder in folders:
-            fingerprint = cached_encoder(folder, cache).fingerprint
+            fingerprint, _ = model_ranker(folder, cache)
             require_another(fingerprint, folder, measured)
 
             def build(name: str = name, folder: str = folder) -> Build:
-                encoder = cached_encoder(folder, cache, partial(progress, name))
-                return partial(rankers.EncoderRanker, encoder=encoder)
+                return model_ranker(folder, cache, partial(progress, name))[1]
 
             yield Run(name, fingerprint, build)
 

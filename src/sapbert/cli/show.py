@@ -56,6 +56,8 @@ def _show_manifest(path: Path, manifest: Manifest) -> None:
         _show_vocabulary(path)
     elif manifest.kind == "pairs":
         _show_pairs(path)
+    elif manifest.kind == "model":
+        _section("learned", manifest.details)
     elif manifest.kind == "index":
         _section("searches", manifest.details)
 

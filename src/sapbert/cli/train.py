@@ -15,9 +15,13 @@ from sapbert.errors import ConfigError, MissingExtraError
 from sapbert.training.settings import TrainSettings, read_recipe, settings_from
 
 if TYPE_CHECKING:
-    from sapbert.training.trainer import OnStep
+    from sapbert.training.loop import OnStep
 
 _GROUPS = {"pooling": "Objective", "batch_size": "Loop", "held_out": "Measuring", "adapter": "Adapters"}
+_MEASURED = {
+    "retrieval": "held-out synonyms found",
+    "first": "training mentions have a right candidate first",
+}
 _GOES_WITH = {"reduction": "pfeiffer", "rank": "lora", "alpha": "lora"}
 
 
@@ -41,7 +45,7 @@ def train(
     each batch.
     """
     options = given(context, TrainSettings)
-    settings = settings_from(read_recipe(recipe) if recipe else {}, options)
+    settings = settings_from(read_recipe(recipe, TrainSettings) if recipe else {}, options, TrainSettings)
     _refuse_idle(options, settings)
     try:
         from sapbert.training import gather, trainer
@@ -50,22 +54,10 @@ def train(
     from sapbert.pairs.artifact import Pairs
 
     opened, device = Pairs.open(pairs), gather.local_device()
-    try:
-        with _watched(tensorboard) as on_step:
-            trainer.train(
-                opened,
-                base,
-                out,
-                settings,
-                device=device,
-                resume=resume,
-                overwrite=overwrite,
-                on_step=on_step,
-            )
-    except KeyboardInterrupt:
-        typer.echo(f"stopped and saved in {out}.run; the same command with --resume goes on", err=True)
-        raise typer.Exit(1) from None
-    typer.echo(f"model -> {out}", err=True)
+    with watched(out, tensorboard) as on_step:
+        trainer.train(
+            opened, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
+        )
 
 
 def _refuse_idle(options: Mapping[str, object], settings: TrainSettings) -> None:
@@ -76,8 +68,24 @@ def _refuse_idle(options: Mapping[str, object], settings: TrainSettings) -> None
 
 
 @contextmanager
-def _watched(board: Path | None) -> Iterator[OnStep]:
-    """Give out a callback that shows what it is told and, where asked, writes it for TensorBoard."""
+def watched(out: Path, board: Path | None) -> Iterator[OnStep]:
+    """Give out a callback that shows what it is told and, where asked, writes it for TensorBoard.
+
+    Tells at the end where the model is, or how to go on where the run was stopped.
+    """
+    try:
+        with _watchers(board) as on_step:
+            yield on_step
+    except KeyboardInterrupt:
+        if not out.with_name(f"{out.name}.run").exists():
+            raise  # so early that nothing is saved
+        typer.echo(f"stopped and saved in {out}.run; the same command with --resume goes on", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"model -> {out}", err=True)
+
+
+@contextmanager
+def _watchers(board: Path | None) -> Iterator[OnStep]:
     with ExitStack() as stack:
         watchers = [stack.enter_context(training_bar())]
         if board is not None:
@@ -110,9 +118,8 @@ def training_bar() -> Iterator[OnStep]:
         def update(done: int, total: int, found: Mapping[str, float]) -> None:
             bar.tasks[task].fields.update(found)
             bar.update(task, completed=done, total=total)
-            if "retrieval" in found:
-                bar.console.print(
-                    f"step {done:,}: {found['retrieval']:.1%} of held-out synonyms found", highlight=False
-                )
+            for name, told in _MEASURED.items():
+                if name in found:
+                    bar.console.print(f"step {done:,}: {found[name]:.1%} of {told}", highlight=False)
 
         yield update

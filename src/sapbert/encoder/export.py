@@ -119,6 +119,7 @@ def _write_encoder(encoder: TransformerEncoder, folder: Path) -> None:
         pad_id=encoder.tokenizer.pad_token_id,
         variant=DEFAULT_VARIANT,
         files={name: checksum(folder / name) for name in names},
+        sparse_weight=encoder.sparse_weight,
     )
     write_description(folder, description)
 

@@ -1,8 +1,9 @@
 """The folder of a trained encoder: a Hugging Face model that sentence-transformers opens too.
 
 Beside weights, tokenizer and configuration lie `sapbert.json`, which says how the encoder was trained to be
-used (pooling and longest name), and the files that make sentence-transformers do the same. It knows only two
-of our poolings, cls and mean. With another one those files are left out: they could only be wrong.
+used (pooling, longest name and, where it was learned, the weight of spelling), and the files that make
+sentence-transformers do the same. It knows only two of our poolings, cls and mean. With another one those
+files are left out: they could only be wrong.
 
 An encoder with adapters is its base, which has a place of its own, and what `adapter/` holds. Its folder has
 no weights, and config.json names a kind of model that is ours: a program that knows nothing of our adapters
@@ -16,6 +17,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +35,7 @@ POOLING_FILE = "1_Pooling/config.json"
 LENGTH_FILE = "sentence_bert_config.json"
 MODULES_FILE = "modules.json"
 ADAPTER_FOLDER = "adapter"
+SPARSE_WEIGHT = "sparse_weight"
 _FLAGS = {Pooling.CLS: "pooling_mode_cls_token", Pooling.MEAN: "pooling_mode_mean_tokens"}
 """What sentence-transformers calls the poolings it shares with us."""
 _MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
@@ -48,10 +51,12 @@ def save_model(
     pooling: Pooling,
     max_length: int,
     card: str,
+    sparse_weight: float = 0.0,
 ) -> None:
     """Write an encoder, how it is used, and its model card to `folder`, which is made if needed.
 
-    Of an encoder with adapters these alone are written, with the name of its base.
+    Of an encoder with adapters these alone are written, with the name of its base. `sparse_weight` is what
+    spelling counts beside its vectors, where that was learned with it.
     """
     from sapbert.encoder.adapters import reduction_of, save_adapters
 
@@ -61,7 +66,8 @@ def save_model(
         # Both are left over from the last call, and would be obeyed by whoever opens tokenizer.json.
         backend.no_truncation()
         backend.no_padding()
-    _write_json(folder / OWN_FILE, {"pooling": pooling.value, "max_length": max_length})
+    own: dict[str, Any] = {"pooling": pooling.value, "max_length": max_length}
+    _write_json(folder / OWN_FILE, {**own, SPARSE_WEIGHT: sparse_weight} if sparse_weight else own)
     (folder / "README.md").write_text(card, encoding="utf-8")
     (folder / MODULES_FILE).unlink(missing_ok=True)
     with quiet():
@@ -138,6 +144,16 @@ def stored_max_length(folder: Path) -> int | None:
                 raise ArtifactError(f"{folder / file}: {key} is {length!r}, expected a number of tokens")
             return length
     return None
+
+
+def stored_sparse_weight(folder: Path) -> float:
+    """Read what spelling counts beside the vectors of the encoder in `folder`; 0 where it does not say."""
+    weight = _read_json(folder / OWN_FILE).get(SPARSE_WEIGHT, 0.0)
+    if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+        raise ArtifactError(
+            f"{folder / OWN_FILE}: {SPARSE_WEIGHT} is {weight!r}, expected a number from 0 on"
+        )
+    return float(weight)
 
 
 def pooler_options(model_class: Callable[..., object]) -> dict[str, bool]:

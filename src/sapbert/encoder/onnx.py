@@ -62,6 +62,8 @@ class Description:
     """The one to use unless told otherwise."""
     files: Mapping[str, str]
     """Path inside the folder → SHA-256, of the tokenizer and of each variant's files."""
+    sparse_weight: float = 0.0
+    """What spelling counts beside its vectors, where that was learned with it."""
 
     def of(self, variant: Variant) -> Description:
         """Return the same for one variant alone."""
@@ -177,6 +179,11 @@ class OnnxEncoder:
     def max_length(self) -> int:
         """Tokens of a name that count."""
         return self._description.max_length
+
+    @property
+    def sparse_weight(self) -> float:
+        """What spelling counts beside its vectors, where that was learned with it."""
+        return self._description.sparse_weight
 
     @property
     def fingerprint(self) -> str:

@@ -82,12 +82,24 @@ def restore_model(source: Path, target: Path, *, overwrite: bool = False) -> Man
     exported = OnnxEncoder.open(source, variant=variant)
     model, tokenizer = _empty(source)
     _fill(model, onnx.load(source / GRAPHS[variant]), source)
-    encoder = TransformerEncoder(model, tokenizer, pooling=exported.pooling, max_length=exported.max_length)
+    encoder = TransformerEncoder(
+        model,
+        tokenizer,
+        pooling=exported.pooling,
+        max_length=exported.max_length,
+        sparse_weight=exported.sparse_weight,
+    )
     _check(encoder, exported, source)
     with create(target, overwrite=overwrite) as draft:
         card = _CARD.format(fingerprint=exported.fingerprint, variant=variant)
         save_model(
-            draft.path, model, tokenizer, pooling=encoder.pooling, max_length=encoder.max_length, card=card
+            draft.path,
+            model,
+            tokenizer,
+            pooling=encoder.pooling,
+            max_length=encoder.max_length,
+            card=card,
+            sparse_weight=encoder.sparse_weight,
         )
         return draft.seal(
             KIND,

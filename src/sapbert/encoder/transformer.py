@@ -43,6 +43,7 @@ from sapbert.encoder.folder import (
     quiet,
     stored_max_length,
     stored_pooling,
+    stored_sparse_weight,
 )
 from sapbert.encoder.pooling import Pooling, pool
 from sapbert.encoder.tokens import readable, split
@@ -125,6 +126,7 @@ class TransformerEncoder:
         pooling: Pooling,
         max_length: int,
         dtype: torch.dtype = torch.float32,
+        sparse_weight: float = 0.0,
     ) -> None:
         """Pool by `pooling`, read the first `max_length` tokens of a name, and compute in `dtype`.
 
@@ -139,6 +141,8 @@ class TransformerEncoder:
         self.tokenizer = tokenizer
         self.pooling = pooling
         self.max_length = max_length
+        self.sparse_weight = sparse_weight
+        """What spelling counts beside its vectors, where that was learned with it."""
         self._dtype = dtype
 
     @classmethod
@@ -165,7 +169,14 @@ class TransformerEncoder:
             max_length = wanted if limit is None else min(wanted, limit)
         module: nn.Module = model
         module.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        return cls(model, tokenizer, pooling=pooling, max_length=max_length, dtype=dtype)
+        return cls(
+            model,
+            tokenizer,
+            pooling=pooling,
+            max_length=max_length,
+            dtype=dtype,
+            sparse_weight=stored_sparse_weight(folder),
+        )
 
     @property
     def dimension(self) -> int:

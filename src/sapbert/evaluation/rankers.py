@@ -8,7 +8,8 @@ their order is; equal scores are in order of rows, so that every run gives the s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -21,10 +22,13 @@ from sapbert.errors import ConfigError, MissingExtraError
 from sapbert.index.flat import FlatIndex
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.index.vectors import Vectors, no_results
+from sapbert.linking.hybrid import HybridSearch
 from sapbert.protocols import Encoder
 
 Ranked = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Scores, best first, and rows of the dictionary, -1 where there are fewer.  # (mentions, k) both"""
+_DEEPER = 8
+"""How much deeper than asked for each of two searches looks whose scores are joined."""
 _CELLS = 16 << 20
 """Scores held at a time: 64 MB."""
 
@@ -107,18 +111,34 @@ class EncoderRanker:
         return self._index.search(self._encoder.encode(mentions), k)
 
 
+class HybridRanker:
+    """Ranks by vectors and spelling together, as `sapbert link` does in a hybrid index."""
+
+    def __init__(self, names: Sequence[str], encoder: Encoder, weight: float) -> None:
+        self._names = names
+        self._encoder = encoder
+        self._vectors = Vectors(encoder.encode(names), None)
+        self._weight = weight
+
+    def rank(self, mentions: Sequence[str], k: int) -> Ranked:
+        """Return the k best rows of each mention, of those near by either."""
+        with _spelling(self._names) as sparse:
+            search = HybridSearch(FlatIndex(self._vectors), self._vectors, sparse, self._weight)
+            # A name may be good enough by both and among the first by neither.
+            scores, rows = search.search(mentions, self._encoder.encode(mentions), _DEEPER * k)
+        return scores[:, :k], rows[:, :k]
+
+
 class TfidfRanker:
     """Ranks by the cosine of character 1- and 2-grams weighed by tf-idf, as BioSyn does before it learns."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._names = _texts(names)
+        self._names = names
 
     def rank(self, mentions: Sequence[str], k: int) -> Ranked:
         """Return the k most alike rows of each mention."""
-        # The index lives on disk; where files that are mapped cannot be removed, they stay a while.
-        with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
-            write_sparse(self._names, Path(folder), SparseSettings())
-            return SparseIndex.open(Path(folder)).search(mentions, k)
+        with _spelling(self._names) as sparse:
+            return sparse.search(mentions, k)
 
 
 def bm25_ranker(names: Sequence[str], *, saturation: float = 1.2, length_weight: float = 0.75) -> Ranker:
@@ -170,6 +190,15 @@ def baseline(name: str) -> Build:
     if name not in BASELINES:
         raise ConfigError(f"no baseline {name!r}; there are {', '.join(BASELINES)}")
     return BASELINES[name]
+
+
+@contextmanager
+def _spelling(names: Sequence[str]) -> Iterator[SparseIndex]:
+    """Index names by character n-grams for a while."""
+    # The index lives on disk; where files that are mapped cannot be removed, they stay a while.
+    with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
+        write_sparse(_texts(names), Path(folder), SparseSettings())
+        yield SparseIndex.open(Path(folder))
 
 
 def _texts(names: Sequence[str]) -> Texts:

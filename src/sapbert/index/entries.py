@@ -123,6 +123,13 @@ class Entries:
         """Where the links of a row lie in `link_concepts` and `link_sources`."""
         return slice(int(self.link_offsets[row]), int(self.link_offsets[row + 1]))
 
+    def links_behind(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return every link of some rows: whose it is, as a place in `rows`, and its number."""
+        begin = self.link_offsets[rows]
+        count = self.link_offsets[rows + 1] - begin
+        place = np.repeat(np.arange(len(rows)), count)
+        return place, np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count) + begin[place]
+
     def select(
         self, *, types: Sequence[str] = (), sources: Sequence[str] = (), prefixes: Sequence[str] = ()
     ) -> Selection | None:

@@ -29,7 +29,7 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexSettings:
-    """How an index is made; every field is also an option of `sapbert index`."""
+    """How an index is made; every field but the last is also an option of `sapbert index`."""
 
     kind: Kind | None = None
     """Exact or by codes; by default as the number of names suggests."""
@@ -41,6 +41,8 @@ class IndexSettings:
     """Keep names such as `Infarction, Myocardial` of concepts that are also named without the comma."""
     hybrid: bool = False
     """Know spelling too, for `sapbert link --sparse-weight`."""
+    sparse_weight: float = 0.0
+    """What spelling counts unless linking is told otherwise: what the encoder learned with its vectors."""
 
     def __post_init__(self) -> None:
         if self.dimensions is not None and self.dimensions < 1:

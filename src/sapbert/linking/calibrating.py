@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +28,7 @@ from sapbert.linking.calibration import (
 from sapbert.linking.confidence import Calibration
 from sapbert.linking.hybrid import Found, HybridSearch, best_are_right, best_weight
 from sapbert.linking.linker import BATCH, Linker, LinkSettings
-from sapbert.pairs.mentions import label_mentions, read_mentions
-from sapbert.vocab.intake import Intake
+from sapbert.pairs.mentions import Labelled
 
 _STEPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Thresholds that are reported."""
@@ -56,25 +54,6 @@ class CalibrateSettings:
             raise ConfigError(
                 f"precision is a share above 0 and up to 1, got {self.precision}; 0.95 means 95%"
             )
-
-
-class Labelled(NamedTuple):
-    """A mention and what it means."""
-
-    text: str
-    """Folded."""
-    concepts: frozenset[str]
-    """Identifiers of which any is right; none where it means no concept."""
-
-
-def read_labelled_mentions(table: Path, prefix: str | None) -> list[Labelled]:
-    """Read mentions as `sapbert pairs --mentions` takes them; parts of a composite one come one by one."""
-    rows = label_mentions(read_mentions(table, Intake()), prefix)
-    grouped = rows.group_by("row", "text", maintain_order=True).agg("concept_id")
-    return [
-        Labelled(text, frozenset(filter(None, concepts)))
-        for text, concepts in grouped.select("text", "concept_id").iter_rows()
-    ]
 
 
 def calibrate(linker: Linker, labelled: Sequence[Labelled], settings: CalibrateSettings) -> Calibration:

@@ -117,8 +117,8 @@ class Linker:
         """Open an index written by `sapbert index`, or the one that comes with the package.
 
         It uses so many threads, by default all cores. `sparse_weight` is what spelling counts beside vectors,
-        for an index made with `--hybrid`; by default what the `calibration` says, or nothing. The default
-        index has a calibration of its own.
+        for an index made with `--hybrid`; by default what the `calibration` says, or what the encoder
+        learned, or nothing. The default index has a calibration of its own.
         """
         # Not above: a caller with an encoder and an index of its own needs neither of these.
         from sapbert.encoder.leading import LeadingDimensions
@@ -133,6 +133,8 @@ class Linker:
             calibration = shipped_calibration()
         fitted = None if calibration is None else Calibration.read(calibration, index=manifest.fingerprint)
         weight = sparse_weight if fitted is None else fitted.agreed_weight(sparse_weight)
+        if weight is None:
+            weight = float(manifest.settings.get("sparse_weight", 0.0))
         search = open_hybrid(index, folder, weight) if weight else DenseSearch(index)
         encoder = OnnxEncoder.open(shipped("encoder") if own else folder / ENCODER, threads=threads)
         require_encoder(folder, manifest, encoder)

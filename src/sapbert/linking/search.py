@@ -167,10 +167,7 @@ def _rank(
     mention, column = np.nonzero(rows >= 0)
     row = rows[mention, column]
     score = scores[mention, column].astype(np.float64).round(_DECIMALS)
-    begin = entries.link_offsets[row]
-    count = entries.link_offsets[row + 1] - begin
-    hit = np.repeat(np.arange(len(row)), count)
-    link = np.arange(len(hit)) - np.repeat(np.cumsum(count) - count, count) + begin[hit]
+    hit, link = entries.links_behind(row)
     if allowed is not None:
         hit, link = hit[allowed[link]], link[allowed[link]]
     concept = entries.link_concepts[link].astype(np.int64)

@@ -9,7 +9,7 @@ makes its pairs once: how often a corpus repeats it says nothing about its names
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import polars as pl
@@ -86,6 +86,25 @@ def label_mentions(mentions: pl.DataFrame, prefix: str | None) -> pl.DataFrame:
     return labelled.select(
         "row", text=fold_names(labelled["text"]), concept_id=medic_curies(labelled["id"], prefix)
     ).filter(pl.col("text") != "")
+
+
+class Labelled(NamedTuple):
+    """A mention and what it means."""
+
+    text: str
+    """Folded."""
+    concepts: frozenset[str]
+    """Identifiers of which any is right; none where it means no concept."""
+
+
+def read_labelled_mentions(table: Path, prefix: str | None, intake: Intake) -> list[Labelled]:
+    """Read mentions as `sapbert pairs --mentions` takes them; parts of a composite one come one by one."""
+    rows = label_mentions(read_mentions(table, intake), prefix)
+    grouped = rows.group_by("row", "text", maintain_order=True).agg("concept_id")
+    return [
+        Labelled(text, frozenset(filter(None, concepts)))
+        for text, concepts in grouped.select("text", "concept_id").iter_rows()
+    ]
 
 
 def _explain_nothing(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sapbert.pairs.artifact import Pairs
+from sapbert.training.settings import AdapterName
 from sapbert.version import __version__
 
 _TEMPLATE = """---
@@ -20,8 +21,7 @@ base_model: {base}
 
 # A biomedical name encoder
 
-`{base}` after self-alignment pretraining (SapBERT, Liu et al., NAACL 2021) with sapbert {version}:
-names of one concept lie close together by cosine.
+`{base}` after {method} with sapbert {version}: names of one concept lie close together by cosine.
 
 ## Use
 
@@ -29,9 +29,7 @@ names of one concept lie close together by cosine.
 
 ## Data
 
-{pairs} pairs of {names} names of {concepts} concepts, fingerprint `{fingerprint}`, drawn from:
-
-{inputs}
+{data}
 
 The licence of the vocabulary the names come from may bind this model too.
 
@@ -58,24 +56,39 @@ _USE = {
 
 
 def model_card(
-    base: str, pairs: Pairs, settings: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]
+    base: str,
+    method: str,
+    data: str,
+    settings: Mapping[str, Any],
+    metrics: Sequence[Mapping[str, Any]],
+    *,
+    adapter: AdapterName = "none",
 ) -> str:
-    """Write the card of a model trained from `base` on `pairs`."""
-    counts = pairs.manifest.counts
-    inputs = "\n".join(f"- {name}: {record}" for name, record in pairs.manifest.inputs.items())
+    """Write the card of a model trained from `base` by `method` on what `data` says."""
     return _TEMPLATE.format(
         base=base,
+        method=method,
         version=__version__,
-        library="sapbert" if settings["adapter"] == "pfeiffer" else "sentence-transformers",
-        use=_USE[settings["adapter"]],
-        pairs=f"{counts['pairs']:,}",
-        names=f"{counts['names']:,}",
-        concepts=f"{counts['concepts']:,}",
-        fingerprint=pairs.manifest.fingerprint,
-        inputs=inputs,
+        library="sapbert" if adapter == "pfeiffer" else "sentence-transformers",
+        use=_USE[adapter],
+        data=data,
         settings=_table(("setting", "value"), [(name, str(value)) for name, value in settings.items()]),
         measured=_measured(metrics),
     )
+
+
+def pairs_data(pairs: Pairs) -> str:
+    """Say what pairs were trained on."""
+    counts, inputs = pairs.manifest.counts, pairs.manifest.inputs
+    return (
+        f"{counts['pairs']:,} pairs of {counts['names']:,} names of {counts['concepts']:,} concepts, "
+        f"fingerprint `{pairs.manifest.fingerprint}`, drawn from:\n\n{input_list(inputs)}"
+    )
+
+
+def input_list(inputs: Mapping[str, Any]) -> str:
+    """List what an artifact was made from."""
+    return "\n".join(f"- {name}: {record}" for name, record in inputs.items())
 
 
 def _measured(metrics: Sequence[Mapping[str, Any]]) -> str:

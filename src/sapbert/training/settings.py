@@ -1,4 +1,4 @@
-"""What one training run does; defaults follow the paper's pretraining.
+"""What one training run does; defaults follow the papers: SapBERT's pretraining, and BioSyn.
 
 A setting is said once, here: `cli.options` makes an option of its name, type, default and docstring.
 """
@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from sapbert.errors import ConfigError, FormatError
 
@@ -35,8 +35,12 @@ _LEAST = {
     "held_out": 0,
     "weight_decay": 0,
     "seed": 0,
+    "candidates": 2,
+    "sparse_weight": 0,
 }
-_ABOVE_ZERO = ("epochs", "learning_rate", "clip")
+_ABOVE_ZERO = ("epochs", "learning_rate", "clip", "scale")
+_SHARES = ("dense_share", "last_dense_share")
+_UNIONS = (Union, UnionType)
 _KINDS = {int: "a whole number", float: "a number", Mapping: "a table of numbers"}
 
 
@@ -102,35 +106,93 @@ class TrainSettings:
     """A LoRA update is scaled by alpha / rank."""
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(type(self)).items():
-            if not _fits(getattr(self, name), hint):
-                raise ConfigError(f"{name} is {_described(hint)}; got {getattr(self, name)!r}")
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{name} is at least {least}, got {value}")
-        for name in _ABOVE_ZERO:
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigError(f"{name} is above 0, got {value}")
-        self._check_fractions()
-        if self.batch_size < 2:
-            raise ConfigError("a batch of one pair has no negatives; give at least 2")
-
-    def _check_fractions(self) -> None:
-        if not 0 <= self.warmup < 1:
-            raise ConfigError(f"warmup is a fraction in [0, 1), got {self.warmup}; 0.1 means 10%")
+        _check(self)
         if not 0 < self.blend <= 1:
             raise ConfigError(f"blend is a fraction in (0, 1], got {self.blend}")
         if self.blend < 1 and self.adapter != "none":
             raise ConfigError("blend mixes whole models; with an adapter the base is there already")
+        if self.batch_size < 2:
+            raise ConfigError("a batch of one pair has no negatives; give at least 2")
 
 
-def read_recipe(path: Path) -> dict[str, Any]:
-    """Read settings from a TOML file; an unknown key is refused, with the nearest one that exists."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BiosynSettings:
+    """Every field is also an option of `sapbert biosyn` and a key of a recipe."""
+
+    pooling: PoolingName | None = None
+    """Which vector stands for a name; by default as the base was trained, or cls."""
+    max_length: int = 25
+    """Tokens of a name; longer ones are cut."""
+    candidates: int = 20
+    """Names that a mention learns to tell apart."""
+    dense_share: float = 0.5
+    """Share of them found by vectors in the first epoch; spelling finds the others."""
+    last_dense_share: float = 0.5
+    """The same in the last epoch; between them it changes evenly."""
+    sparse_weight: float | None = None
+    """What spelling counts beside vectors at the start; by default what the base has learned, or nothing."""
+    scale: float = 20.0
+    """What scores are multiplied with before the softmax: cosines alone would leave it almost flat."""
+
+    batch_size: int = 16
+    """Mentions a step."""
+    epochs: int = 10
+    """Times through all mentions; before each all names are encoded and candidates are sought anew."""
+    learning_rate: float = 1e-5
+    """Step size of AdamW for the encoder, after warm-up."""
+    weight_decay: float = 0.01
+    """How strongly AdamW pulls weights to zero."""
+    schedule: Schedule = "constant"
+    """After warm-up, keep the learning rate or let it fall to nothing at the last step."""
+    warmup: float = 0.0
+    """Fraction of all steps over which the learning rate rises."""
+    clip: float | None = None
+    """Largest norm of the gradient; without it nothing is clipped."""
+    precision: Precision = "fp32"
+    """bf16 and fp16 run the encoder in mixed precision."""
+    seed: int = 33
+    """Same settings and seed, same model."""
+
+    checkpoint_every: int = 1000
+    """Steps between checkpoints."""
+    keep: int = 2
+    """Checkpoints kept."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+        for name in _SHARES:
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} is a share in [0, 1], got {getattr(self, name)}; 0.5 means half")
+        if self.batch_size < 1:
+            raise ConfigError(f"a batch has at least one mention, got {self.batch_size}")
+
+
+def _check(settings: TrainSettings | BiosynSettings) -> None:
+    """Refuse values that no field of either kind takes."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    for name, hint in get_type_hints(type(settings)).items():
+        if not _fits(values[name], hint):
+            raise ConfigError(f"{name} is {_described(hint)}; got {values[name]!r}")
+    for name, least in _LEAST.items():
+        value = values.get(name)
+        if value is not None and value < least:
+            raise ConfigError(f"{name} is at least {least}, got {value}")
+    for name in _ABOVE_ZERO:
+        value = values.get(name)
+        if value is not None and value <= 0:
+            raise ConfigError(f"{name} is above 0, got {value}")
+    if not 0 <= settings.warmup < 1:
+        raise ConfigError(f"warmup is a fraction in [0, 1), got {settings.warmup}; 0.1 means 10%")
+
+
+Settings = TypeVar("Settings", TrainSettings, BiosynSettings)
+
+
+def read_recipe(path: Path, settings: type[Settings]) -> dict[str, Any]:
+    """Read `settings` from a TOML file; an unknown key is refused, with the nearest one that exists."""
     content = read_toml(path)
     for key in content:
-        refuse_unknown(path, key)
+        refuse_unknown(path, key, settings)
     return content
 
 
@@ -144,15 +206,17 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise FormatError(path, None, f"cannot be read: {error.strerror}") from error
 
 
-def refuse_unknown(where: Path, key: str) -> None:
-    """Refuse a key of the file `where` that is no setting, and name the nearest one that is."""
-    known = [field.name for field in fields(TrainSettings)]
+def refuse_unknown(where: Path, key: str, settings: type[Settings]) -> None:
+    """Refuse a key of the file `where` that is none of `settings`, and name the nearest one that is."""
+    known = [field.name for field in fields(settings)]
     if key not in known:
         near = get_close_matches(key, known, n=1, cutoff=0.0)
         raise ConfigError(f"{where}: there is no setting {key!r}; the nearest is {near[0]!r}")
 
 
-def settings_from(recipe: Mapping[str, Any], options: Mapping[str, Any]) -> TrainSettings:
+def settings_from(
+    recipe: Mapping[str, Any], options: Mapping[str, Any], settings: type[Settings]
+) -> Settings:
     """Make settings of a recipe and of options, which count more; an option that is None was not given.
 
     Loss settings count more one by one: those that the recipe alone names stay.
@@ -161,12 +225,12 @@ def settings_from(recipe: Mapping[str, Any], options: Mapping[str, Any]) -> Trai
     for name, value in given.items():
         if isinstance(value, Mapping) and isinstance(recipe.get(name), Mapping):
             given[name] = {**recipe[name], **value}
-    return TrainSettings(**{**recipe, **given})
+    return settings(**{**recipe, **given})
 
 
 def _fits(value: object, hint: Any) -> bool:
     """Tell whether a field of this type takes the value; a whole number passes for a number."""
-    if isinstance(hint, UnionType):
+    if get_origin(hint) in _UNIONS:
         return any(_fits(value, part) for part in get_args(hint))
     if get_origin(hint) is Literal:
         return value in get_args(hint)
@@ -178,7 +242,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _described(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        return f"one of {', '.join(get_args(hint))}"
-    kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
+    kind = get_args(hint)[0] if get_origin(hint) in _UNIONS else hint
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
     return _KINDS[get_origin(kind) or kind]

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from transformers import PreTrainedModel
 
 from sapbert.encoder.batching import Rectangle, TokenRows, plan_batches
 from sapbert.encoder.pooling import Pooling, pool
+from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.training.batches import Batch
 from sapbert.training.gather import gather, world
 from sapbert.training.losses import Loss
@@ -63,6 +65,17 @@ class Encode:
         # Mean over all tokens counts padding, so its amount must not depend on the batch.
         self._width = max_length if pooling is Pooling.MEAN_ALL else None
         self._pack = self._width is None and can_pack(model)
+
+    @classmethod
+    def of(cls, encoder: TransformerEncoder, dtype: torch.dtype | None) -> Self:
+        """Encode as `encoder` does."""
+        return cls(
+            encoder.model,
+            pad_id=encoder.tokenizer.pad_token_id,
+            pooling=encoder.pooling,
+            max_length=encoder.max_length,
+            dtype=dtype,
+        )
 
     def __call__(self, tokens: TokenRows, rows: NDArray[np.int64]) -> Tensor:
         """Return the unit vectors of some names.  # (rows, dim)"""

@@ -24,12 +24,13 @@ from sapbert.artifacts import load_manifest
 from sapbert.errors import ArtifactError, ConfigError, TrainingError
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.gather import joined, world
+from sapbert.training.loop import METRICS, OnStep
 from sapbert.training.losses import make_loss
 from sapbert.training.metrics import read_metrics
 from sapbert.training.mining import MiningSettings
 from sapbert.training.results import Result, best_first, figures_of, write_results
 from sapbert.training.settings import TrainSettings, read_toml, refuse_unknown, settings_from
-from sapbert.training.trainer import KIND, METRICS, OnStep, train
+from sapbert.training.trainer import KIND, train
 
 CELLS = "cells"
 _MOST_CELLS = 10_000
@@ -62,7 +63,7 @@ def read_sweep(path: Path) -> Sweep:
     recipe = read_toml(path)
     tables = recipe.pop("sweep", [])
     for key in recipe:
-        refuse_unknown(path, key)
+        refuse_unknown(path, key, TrainSettings)
     grids = [_grid(path, table) for table in (tables if isinstance(tables, list) else [tables])]
     if not any(grids):
         raise ConfigError(f"{path}: a sweep needs a table [sweep] that lists values of some settings")
@@ -71,7 +72,7 @@ def read_sweep(path: Path) -> Sweep:
         raise ConfigError(f"{path}: a sweep has at most {_MOST_CELLS:,} cells, and here are {number:,}")
     cells: dict[str, TrainSettings] = {}
     for combination in (combination for grid in grids for combination in _combinations(grid)):
-        settings = settings_from(recipe, combination)
+        settings = settings_from(recipe, combination, TrainSettings)
         _check(settings)
         cells.setdefault(_digest(asdict(settings)), settings)
     return Sweep(tuple(cells.values()), tuple(dict.fromkeys(name for grid in grids for name in grid)))
@@ -119,7 +120,7 @@ def _grid(path: Path, table: object) -> dict[str, list[Any]]:
         raise ConfigError(f"{path}: sweep is a table of settings, got {table!r}")
     grid: dict[str, list[Any]] = {}
     for key, values in table.items():
-        refuse_unknown(path, key)
+        refuse_unknown(path, key, TrainSettings)
         if key in _SHARED:
             raise ConfigError(
                 f"{path}: {key} decides which concepts are held out, so it is the same for all cells"

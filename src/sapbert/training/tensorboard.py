@@ -12,7 +12,7 @@ from sapbert.errors import MissingExtraError
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-    from sapbert.training.trainer import OnStep
+    from sapbert.training.loop import OnStep
 
 
 @contextmanager

@@ -1,0 +1,67 @@
+"""`sapbert biosyn`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from sapbert.cli.options import given, with_options
+from sapbert.cli.report import Out, Overwrite
+from sapbert.cli.train import watched
+from sapbert.errors import MissingExtraError
+from sapbert.training.settings import BiosynSettings, read_recipe, settings_from
+
+_GROUPS = {"pooling": "Objective", "batch_size": "Loop", "checkpoint_every": "Checkpoints"}
+
+
+@with_options(BiosynSettings, _GROUPS)
+def biosyn(
+    context: typer.Context,
+    vocabulary: Annotated[Path, typer.Argument(help="Written by `sapbert read` or `sapbert merge`.")],
+    mentions: Annotated[
+        Path,
+        typer.Option(help="TSV with columns mention and concept_ids to learn from.", show_default=False),
+    ],
+    base: Annotated[str, typer.Option(help="Encoder to start from: a folder or a Hugging Face id.")],
+    out: Out,
+    prefix: Annotated[str | None, typer.Option(help="For identifiers in --mentions without one.")] = None,
+    recipe: Annotated[Path | None, typer.Option(help="TOML file with settings; options count more.")] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Folder to write figures to as TensorBoard reads them.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Fine-tune on labelled mentions, spelling included (BioSyn).
+
+    Right names come first among the nearest by vector and by spelling, which are sought anew before each
+    epoch. `index`, `link` and `evaluate` use the learned weight of spelling with the model. Ctrl-C finishes
+    the step and saves a checkpoint; --resume goes on from there.
+    """
+    options = given(context, BiosynSettings)
+    settings = settings_from(read_recipe(recipe, BiosynSettings) if recipe else {}, options, BiosynSettings)
+    try:
+        from sapbert.training import gather
+        from sapbert.training.biosyn import train_biosyn
+    except ImportError as error:
+        raise MissingExtraError(error.name or "torch", "train") from error
+    from sapbert.training.labelled_writer import write_labelled
+    from sapbert.vocab.vocabulary import Vocabulary
+
+    opened, device = Vocabulary.open(vocabulary), gather.local_device()
+    with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
+        labelled = write_labelled(opened, mentions, Path(folder) / "labelled", prefix=prefix)
+        with watched(out, tensorboard) as on_step:
+            train_biosyn(
+                labelled,
+                base,
+                out,
+                settings,
+                device=device,
+                resume=resume,
+                overwrite=overwrite,
+                on_step=on_step,
+            )
