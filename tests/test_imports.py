@@ -40,7 +40,7 @@ def test_help_is_shown_without_loading_anything_heavy() -> None:
         "import sys, contextlib, io\n"
         "from sapbert.cli.main import main\n"
         "verbs = 'read', 'pairs', 'train', 'export', 'index', 'link', 'calibrate', 'evaluate', 'plot', "
-        "'reproduce'\n"
+        "'reproduce', 'serve'\n"
         "for verb in ([], *(words.split() for words in verbs)):\n"
         "    sys.argv = ['sapbert', *verb, '--help']\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:\n"

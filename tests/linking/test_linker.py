@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError
+from sapbert.index.entries import Entries
 from sapbert.linking import linker as linker_module
 from sapbert.linking import search
 from sapbert.linking.calibration import Method, Platt
 from sapbert.linking.confidence import Calibration
 from sapbert.linking.linker import Candidate, Linker, LinkSettings
-from sapbert.linking.search import DenseSearch
+from sapbert.linking.search import DenseSearch, Scope, scope_of
 from sapbert.text import fold
 from tests.index.conftest import NgramEncoder, Row
 from tests.linking.conftest import FACTS, Bench, LetterEncoder, bench_of
@@ -223,10 +224,48 @@ def test_a_mention_that_comes_again_is_encoded_once(bench: Bench) -> None:
 
 def test_what_is_remembered_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(bench.encoder, NgramEncoder)
-    monkeypatch.setattr(linker_module, "_REMEMBERED", 2)
+    monkeypatch.setattr(linker_module, "_REMEMBERED", 4)
     for mentions in (["a"], ["b"], ["c"], ["b"], ["a"], ["z" * 300], ["z" * 300]):
-        bench.linker.link(mentions)
+        bench.linker.link(mentions, k=2)
     assert bench.encoder.encoded == ["a", "b", "c", "a", "z" * 300, "z" * 300]
+
+
+def test_what_is_remembered_is_bounded_by_candidates(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(bench.encoder, NgramEncoder)
+    monkeypatch.setattr(linker_module, "_REMEMBERED", 4)
+    for mentions in (["a"], ["b"], ["c"], ["d"], ["a"]):
+        bench.linker.link(mentions, k=1)
+    bench.linker.link(["e"], k=3)
+
+    assert bench.encoder.encoded == ["a", "b", "c", "d", "e"]
+    assert [bench.linker.recall([text], k=1) is None for text in "abcd"] == [True, True, True, False]
+
+
+def test_nothing_is_recalled_unless_all_is_known(linker: Linker) -> None:
+    wanted = LinkSettings(types=("T047",))
+    expected = linker.link(["hart", "", "cold"], k=2, settings=wanted)
+
+    assert linker.recall(["COLD", "hart", ""], k=2, settings=wanted) == [expected[i] for i in (2, 0, 1)]
+    assert linker.recall(["hart", "unheard of"], k=2, settings=wanted) is None
+    assert linker.recall(["hart"], k=3, settings=wanted) is None
+    assert linker.recall(["hart"], k=2) is None
+
+
+def test_what_filters_leave_is_found_once_for_many_calls(
+    linker: Linker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def counted(entries: Entries, types: Sequence[str], *others: Sequence[str]) -> Scope:
+        found.append(types)
+        return scope_of(entries, types, *others)
+
+    monkeypatch.setattr(linker_module, "scope_of", counted)
+    wanted = LinkSettings(types=("T047",))
+    for mention, filters in (("a", wanted), ("b", LinkSettings()), ("c", wanted)):
+        linker.link([mention], settings=filters)
+
+    assert found == [("T047",), ()]
 
 
 def test_large_batches_are_linked_as_small_ones(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

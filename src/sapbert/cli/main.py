@@ -22,6 +22,7 @@ from sapbert.cli import (
     plot,
     read,
     reproduce,
+    serve,
     show,
     sweep,
     train,
@@ -46,6 +47,7 @@ _STAGES = (
     "errors",
     "reproduce",
     "plot",
+    "serve",
     "show",
 )
 
@@ -80,6 +82,7 @@ app.command("compare")(compare.compare)
 app.command("errors")(errors.errors)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(plot.app, name="plot")
+app.command("serve")(serve.serve)
 app.command("show")(show.show)
 _INTERRUPTED = 130
 

@@ -28,7 +28,8 @@ BATCH = 2048
 """Mentions encoded and searched together."""
 _READ = 10_000
 """Characters of a mention that are encoded: more than any encoder reads."""
-_REMEMBERED = 1 << 16
+_REMEMBERED = 1 << 18
+"""Candidates of all answers that are remembered, some 80 MB; an answer without any counts as one."""
 _LONG = 200
 """Characters above which a mention is not expected to come again."""
 
@@ -89,9 +90,11 @@ class Linker:
         """Of the index."""
         self.encoder = encoder
         self.search = search
-        self._calibration = calibration
+        self.calibration = calibration
+        """What gives the best candidate of a mention its confidence."""
         self._added: dict[str, dict[int, str]] = {}
         self._answers: OrderedDict[tuple[str, int, LinkSettings], list[Candidate]] = OrderedDict()
+        self._remembered = 0
         self._scope: tuple[LinkSettings, Scope] | None = None
         self._lock = Lock()
 
@@ -135,6 +138,7 @@ class Linker:
                 if number >= 0:
                     self._added.setdefault(fold(mention), {}).setdefault(number, mention)
             self._answers.clear()
+            self._remembered = 0
         return int((numbers >= 0).sum())
 
     def is_name(self, mention: str) -> bool:
@@ -153,12 +157,11 @@ class Linker:
             raise TypeError("link takes several mentions; put the one into a list")
         if k < 1:
             raise ConfigError(f"k is the number of candidates wanted, at least 1, got {k}")
-        if self._calibration is not None and self._calibration.exact != settings.exact:
-            fitted = "with" if self._calibration.exact else "without"
+        if self.calibration is not None and self.calibration.exact != settings.exact:
+            fitted = "with" if self.calibration.exact else "without"
             raise ConfigError(f"the calibration was fitted {fitted} exact names first; link likewise")
         scope = self._scope_of(settings)
-        # Half a surrogate pair, which JSON can carry, is no text that an encoder reads.
-        texts = [fold(mention.encode(errors="replace").decode()) for mention in mentions]
+        texts = list(map(_folded, mentions))
         answers: dict[str, list[Candidate]] = {"": []}
         new = []
         for text in dict.fromkeys(texts):
@@ -173,6 +176,18 @@ class Linker:
                 self._remember(text, k, settings, answer)
         return [list(answers[text]) for text in texts]
 
+    def recall(
+        self, mentions: Sequence[str], *, k: int = 5, settings: LinkSettings = DEFAULTS
+    ) -> list[list[Candidate]] | None:
+        """Return what `link` would, at once, if it remembers every mention; else None."""
+        answers = []
+        for text in map(_folded, mentions):
+            answer = self._recall(text, k, settings) if text else []
+            if answer is None:
+                return None
+            answers.append(list(answer))
+        return answers
+
     def _answer(
         self, texts: list[str], k: int, settings: LinkSettings, scope: Scope
     ) -> list[list[Candidate]]:
@@ -182,7 +197,7 @@ class Linker:
             for own, named in zip(found, self._exact(texts, scope), strict=True):
                 own.update((number, self._candidate(number, named[number], 1.0, "exact")) for number in named)
         # How sure the best is depends on the second, wanted or not.
-        depth = k if self._calibration is None else max(k, 2)
+        depth = k if self.calibration is None else max(k, 2)
         wanting = [number for number, own in enumerate(found) if len(own) < depth]
         ranked = self._nearest([texts[number] for number in wanting], depth, scope)
         for number, nearest in zip(wanting, ranked, strict=True):
@@ -219,9 +234,9 @@ class Linker:
 
     def _judged(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
         """Add confidence, and drop what scores too little or is not sure enough."""
-        if self._calibration is not None and candidates:
-            sure = self._calibration.confidence([candidate.score for candidate in candidates])
-            if self._calibration.threshold is not None and sure < self._calibration.threshold:
+        if self.calibration is not None and candidates:
+            sure = self.calibration.confidence([candidate.score for candidate in candidates])
+            if self.calibration.threshold is not None and sure < self.calibration.threshold:
                 return []
             candidates = [replace(candidates[0], confidence=sure), *candidates[1:]]
         if settings.threshold is None:
@@ -234,7 +249,8 @@ class Linker:
         if known is not None and known[0] == settings:
             return known[1]
         scope = scope_of(self.entries, settings.types, settings.sources, settings.prefixes)
-        self._scope = (settings, scope)
+        if scope.rows is not None:
+            self._scope = (settings, scope)
         return scope
 
     def _recall(self, text: str, k: int, settings: LinkSettings) -> list[Candidate] | None:
@@ -245,6 +261,18 @@ class Linker:
         if len(text) > _LONG:
             return
         with self._lock:
+            # Two threads may have linked the same mention.
+            self._remembered -= _weight(self._answers.pop((text, k, settings), None))
             self._answers[text, k, settings] = answer
-            if len(self._answers) > _REMEMBERED:
-                self._answers.popitem(last=False)
+            self._remembered += _weight(answer)
+            while self._remembered > _REMEMBERED:
+                self._remembered -= _weight(self._answers.popitem(last=False)[1])
+
+
+def _folded(mention: str) -> str:
+    # Half a surrogate pair, which JSON can carry, is no text that an encoder reads.
+    return fold(mention.encode(errors="replace").decode())
+
+
+def _weight(answer: list[Candidate] | None) -> int:
+    return 0 if answer is None else max(len(answer), 1)

@@ -1,0 +1,97 @@
+"""`sapbert serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sapbert.errors import MissingExtraError
+
+
+def serve(
+    what: Annotated[
+        Path | None,
+        typer.Argument(help="An index, or a TOML file that names several.", show_default=False),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; others need a key.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; they share the index in memory.")] = 1,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of the encoder, in each worker.", show_default="cores / workers"),
+    ] = None,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="Serve a language model over standard input and output instead.")
+    ] = False,
+    without_keys: Annotated[
+        bool, typer.Option("--without-keys", help="Let others ask without a key.")
+    ] = False,
+    log_mentions: Annotated[
+        bool, typer.Option("--log-mentions", help="Write mentions to the log; they may be patient data.")
+    ] = False,
+    new_key: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Make a key and print what belongs into the TOML file."),
+    ] = None,
+) -> None:
+    """Serve linkers over HTTP: an API, OpenRefine's reconciliation, and a page.
+
+    SIGHUP reads the configuration again without dropping a request. Logs are JSON lines on standard error.
+    """
+    if new_key is not None:
+        _print_key(new_key)
+        return
+    if what is None:
+        raise typer.BadParameter("give an index, or a TOML file that names several")
+    if mcp:
+        _serve_mcp(what, threads)
+        return
+    try:
+        from sapbert.service.run import Plan
+        from sapbert.service.run import serve as run
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "fastapi", "serve") from error
+    run(
+        Plan(
+            path=what,
+            host=host,
+            port=port,
+            workers=workers,
+            threads=threads or _share_of_cores(workers),
+            without_keys=without_keys,
+            log_mentions=log_mentions,
+        ),
+        _announce,
+    )
+
+
+def _announce(address: str, linkers: Sequence[str]) -> None:
+    typer.echo(f"{address} serves {', '.join(linkers)}; Ctrl-C stops it", err=True)
+
+
+def _share_of_cores(workers: int) -> int | None:
+    import os
+
+    return max(1, (os.cpu_count() or 1) // workers) if workers > 1 else None
+
+
+def _serve_mcp(path: Path, threads: int | None) -> None:
+    try:
+        from sapbert.service.mcp import serve_stdio
+        from sapbert.service.state import load_state
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "mcp", "mcp") from error
+    serve_stdio(load_state(path, threads=threads, verify=True))
+
+
+def _print_key(name: str) -> None:
+    try:
+        from sapbert.service.keys import make_key
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "fastapi", "serve") from error
+    key, digest = make_key()
+    typer.echo(f'[keys."{name}"]\nsha256 = "{digest}"')
+    typer.echo(f"the key of {name}, which is kept nowhere: {key}", err=True)

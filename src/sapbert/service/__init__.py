@@ -1,0 +1,1 @@
+"""A linker as a service: HTTP, the reconciliation protocol of OpenRefine, and tools for language models."""

@@ -1,0 +1,70 @@
+"""The linkers of a service, opened: an index each, under a name.
+
+Checksums are compared here, unlike in `sapbert link`: a service runs for weeks, and reading an index once
+also brings it into memory. Files stay mapped, so several workers share one copy of an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sapbert.artifacts import load_manifest
+from sapbert.curies import parse_curie
+from sapbert.errors import ConfigError
+from sapbert.index.folder import KIND
+from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.service.settings import LinkerSettings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """A linker under its name."""
+
+    name: str
+    title: str
+    linker: Linker
+
+    def types_of(self, concept: int) -> list[str]:
+        """Return the types of a concept, by its number."""
+        entries = self.linker.entries
+        start, stop = entries.type_offsets[concept], entries.type_offsets[concept + 1]
+        return [entries.types[number] for number in entries.type_numbers[start:stop].tolist()]
+
+    def settings(self, *, types: Sequence[str] = (), sources: Sequence[str] = ()) -> LinkSettings:
+        """Return how to link where nobody says how: exact names first, unless calibrated without."""
+        calibration = self.linker.calibration
+        exact = True if calibration is None else calibration.exact
+        return LinkSettings(exact=exact, types=tuple(types), sources=tuple(sources))
+
+    def number_of(self, concept_id: str) -> int | None:
+        """Return the number of a concept by identifier or alias, in whatever spelling of its prefix."""
+        wanted = [concept_id, parse_curie(concept_id) or concept_id]
+        numbers: list[int] = self.linker.entries.concepts_of(wanted).tolist()
+        return next((number for number in numbers if number >= 0), None)
+
+
+def verify_indexes(linkers: Mapping[str, LinkerSettings]) -> None:
+    """Compare every file of every index with its checksum; a damaged one is refused."""
+    for settings in linkers.values():
+        load_manifest(settings.index, kind=KIND)
+
+
+def open_linkers(linkers: Mapping[str, LinkerSettings], *, threads: int | None) -> dict[str, Served]:
+    """Open all linkers, each on so many threads; by default all cores."""
+    return {name: _open(name, settings, threads) for name, settings in linkers.items()}
+
+
+def _open(name: str, settings: LinkerSettings, threads: int | None) -> Served:
+    linker = Linker.open(
+        settings.index,
+        threads=threads,
+        sparse_weight=settings.sparse_weight,
+        calibration=settings.calibration,
+    )
+    if settings.mentions is not None:
+        from sapbert.linking.tables import read_labelled
+
+        if not linker.add_mentions(read_labelled(settings.mentions, settings.mentions_prefix)):
+            raise ConfigError(f"{settings.mentions}: no mention has a concept of {settings.index}")
+    return Served(name, settings.title or name, linker)

@@ -1,0 +1,179 @@
+"""Look into an index: one concept, names by their beginning, and what lies around a mention.
+
+An index keeps the concepts of each name but not the names of each concept; these are found by looking at all
+links, some ten milliseconds for fifteen million. A table the other way round would take memory in every
+worker for what curators do now and then.
+
+Vectors of names come from the encoder, not from the index, whose search may be of any kind; a map needs a
+few dozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapbert.arrays import Texts
+from sapbert.curies import parse_curie
+from sapbert.linking.search import nearest_concepts, scope_of
+from sapbert.service.linkers import Served
+from sapbert.service.shapes import Concept, Found, MapAnswer, Name, Neighbour, Point
+from sapbert.text import fold
+
+MOST_NAMES = 500
+"""Names of one concept that are shown."""
+_LOOKED_AT = 10_000
+"""Names that a search passes over at most, where few of many are of the type that is wanted."""
+
+
+class Naming(NamedTuple):
+    """The rows that name a concept, in order, and the numbers of the sources that say so."""
+
+    rows: list[int]
+    sources: list[list[int]]
+
+
+def namings(served: Served, concepts: Sequence[int]) -> list[Naming]:
+    """Find the names of some concepts, all in one pass."""
+    entries = served.linker.entries
+    links = np.flatnonzero(np.isin(entries.link_concepts, np.array(concepts, np.int32)))
+    rows = np.searchsorted(entries.link_offsets, links, side="right") - 1
+    found: dict[int, dict[int, list[int]]] = {number: {} for number in concepts}
+    owners, sources = entries.link_concepts[links].tolist(), entries.link_sources[links].tolist()
+    for concept, row, source in zip(owners, rows.tolist(), sources, strict=True):
+        found[concept].setdefault(row, []).append(source)
+    return [Naming(list(found[number]), list(found[number].values())) for number in concepts]
+
+
+def concept_of(served: Served, number: int, *, neighbours: int) -> Concept:
+    """Describe a concept."""
+    entries = served.linker.entries
+    [naming] = namings(served, [number])
+    words = [[entries.sources[source] for source in own if entries.sources[source]] for own in naming.sources]
+    names = [Name(name=entries.texts[row], sources=own) for row, own in zip(naming.rows, words, strict=True)]
+    return Concept(
+        concept_id=entries.concepts[number],
+        preferred_name=entries.preferred[number],
+        types=served.types_of(number),
+        sources=sorted({word for own in words for word in own}),
+        aliases=aliases_of(served, number),
+        names=names[:MOST_NAMES],
+        name_count=len(names),
+        neighbours=_neighbours(served, number, neighbours),
+    )
+
+
+def aliases_of(served: Served, number: int) -> list[str]:
+    """Return the other identifiers of a concept."""
+    entries = served.linker.entries
+    return entries.aliases.take(np.flatnonzero(entries.alias_concepts == number))
+
+
+def _neighbours(served: Served, number: int, count: int) -> list[Neighbour]:
+    """Return the concepts nearest to the preferred name of one, without itself."""
+    if count < 1:
+        return []
+    linker, entries = served.linker, served.linker.entries
+    text = fold(entries.preferred[number])
+    vectors = linker.encoder.encode([text])
+    [near] = nearest_concepts(
+        linker.search, entries, [text], vectors, count + 1, scope_of(entries, (), (), ())
+    )
+    return [
+        Neighbour(
+            concept_id=entries.concepts[found.concept],
+            preferred_name=entries.preferred[found.concept],
+            matched_name=entries.texts[found.row],
+            score=found.score,
+        )
+        for found in near
+        if found.concept != number
+    ][:count]
+
+
+def search(
+    served: Served, prefix: str, *, limit: int, types: Sequence[str] = (), skip: int = 0
+) -> list[Found]:
+    """Return concepts with a name, or an identifier, that begins with `prefix`, without the first `skip`."""
+    wanted = set(types)
+    found: dict[int, Found] = {}
+    for number, name in islice(_beginning(served, prefix), _LOOKED_AT):
+        if len(found) == skip + limit:
+            break
+        own = served.types_of(number)
+        if number in found or (wanted and wanted.isdisjoint(own)):
+            continue
+        entries = served.linker.entries
+        found[number] = Found(
+            concept_id=entries.concepts[number],
+            preferred_name=entries.preferred[number],
+            matched_name=name,
+            types=own,
+        )
+    return list(found.values())[skip:]
+
+
+def _beginning(served: Served, prefix: str) -> Iterator[tuple[int, str]]:
+    """Yield concepts and what of them begins so: an identifier first, then names in order."""
+    entries = served.linker.entries
+    if ":" in prefix:
+        curie = parse_curie(prefix) or prefix
+        for number in _span(entries.concepts, curie):
+            yield number, entries.preferred[number]
+    text = fold(prefix)
+    for row in _span(entries.folded, text) if text else ():
+        for number in entries.link_concepts[entries.links_of(row)].tolist():
+            yield number, entries.texts[row]
+
+
+def _span(texts: Texts, beginning: str) -> range:
+    """Where the strings that begin so lie, of strings that are in order of their bytes."""
+    start = beginning.encode(errors="replace")
+    # No byte of UTF-8 is 0xFF: this is above every string that begins so, and below all that follow.
+    return range(texts.position(start), texts.position(start + b"\xff"))
+
+
+def surroundings(served: Served, mention: str, *, names: int) -> MapAnswer:
+    """Lay a mention and the names nearest to it into a plane."""
+    linker, entries = served.linker, served.linker.entries
+    text = fold(mention)
+    depth = min(names, len(entries))
+    scores, rows = linker.search.search([text], linker.encoder.encode([text]), depth)
+    near = [(row, score) for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if row >= 0]
+    vectors = linker.encoder.encode([text, *(entries.folded[row] for row, _ in near)])
+    places, explained = _plane(vectors)
+    points = []
+    for (row, score), (x, y) in zip(near, places[1:].tolist(), strict=True):
+        concepts = entries.link_concepts[entries.links_of(row)].tolist()
+        points.append(
+            Point(
+                x=x,
+                y=y,
+                name=entries.texts[row],
+                concept_ids=[entries.concepts[number] for number in dict.fromkeys(concepts)],
+                preferred_name=entries.preferred[concepts[0]],
+                score=round(score, 6),
+            )
+        )
+    return MapAnswer(x=places[0, 0], y=places[0, 1], explained=explained, points=points)
+
+
+def _plane(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], list[float]]:
+    """Project onto the two directions in which vectors differ most, and say how much of it they show.
+
+    Of the two signs of a direction that is taken in which the first vector is not negative, so that the same
+    question draws the same map.  # (vectors, 2), 2
+    """
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    directions, strengths, _ = np.linalg.svd(centred, full_matrices=False)
+    places = np.zeros((len(vectors), 2))
+    width = min(2, len(strengths))
+    places[:, :width] = directions[:, :width] * strengths[:width]
+    places *= np.where(places[0] < 0, -1.0, 1.0)
+    total = float((strengths**2).sum()) or 1.0
+    shares = [round(float(strength**2) / total, 4) for strength in strengths[:2]]
+    return places.round(6), shares

@@ -1,0 +1,121 @@
+"""A service in memory: two tiny linkers, and a client that reaches them without a socket."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp
+
+from sapbert.linking.linker import Linker
+from sapbert.service.app import routes, service_of
+from sapbert.service.guard import Guard
+from sapbert.service.limits import allowances
+from sapbert.service.linkers import Served
+from sapbert.service.settings import KeySettings, Limits, LinkerSettings, ServiceSettings
+from sapbert.service.state import Service, State
+from tests.index.conftest import Facts, NgramEncoder, Row
+from tests.linking.conftest import FACTS, ROWS, bench_of
+
+SECOND_ROWS: list[Row] = [("chebi:1", "aspirin", "CHEBI"), ("chebi:2", "water <b>", "CHEBI")]
+SECOND_FACTS: Facts = {"types": []}
+LIMITS = Limits(body_bytes=100_000, mentions=200, mention_characters=100)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A service, its application and a client of it."""
+
+    service: Service
+    app: ASGIApp
+    client: TestClient
+
+    def link(self, *mentions: str, **options: Any) -> Any:
+        """Return the answers to mentions."""
+        answer = self.client.post("/v1/link", json={"mentions": list(mentions), **options})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["answers"]
+
+
+MakeBench = Callable[..., Bench]
+
+
+@pytest.fixture(scope="session")
+def linkers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Linker]:
+    """Linkers in memory; what they remember is shared by tests."""
+    folder = tmp_path_factory.mktemp("service")
+    return {
+        "disease": bench_of(folder / "disease", ROWS, FACTS, NgramEncoder(256)).linker,
+        "drug": bench_of(folder / "drug", SECOND_ROWS, SECOND_FACTS, NgramEncoder(256)).linker,
+    }
+
+
+@pytest.fixture(scope="session")
+def make_state(linkers: dict[str, Linker]) -> Callable[..., State]:
+    """Make a state: `make_state(keys={"alice": KeySettings(…)})`."""
+
+    def make(
+        *,
+        limits: Limits = LIMITS,
+        keys: Mapping[str, KeySettings] | None = None,
+        public_url: str | None = None,
+        served: Mapping[str, Linker] | None = None,
+    ) -> State:
+        opened = linkers if served is None else served
+        settings = ServiceSettings(
+            linkers={name: LinkerSettings(index=Path(name)) for name in opened},
+            keys=keys or {},
+            limits=limits,
+            public_url=public_url,
+        )
+        return State(
+            settings=settings,
+            linkers={name: Served(name, name.title(), linker) for name, linker in opened.items()},
+            allowances=allowances(settings.keys, time.monotonic),
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_bench(make_state: Callable[..., State]) -> MakeBench:
+    """Make a service: `make_bench(limits=Limits(mentions=2), log_mentions=True)`."""
+
+    # Routes take long to make and know nothing of the service behind them.
+    application = routes()
+
+    def make(*, log_mentions: bool = False, **asked: Any) -> Bench:
+        service = service_of(make_state(**asked), log_mentions=log_mentions)
+        app = Guard(application, service=service)
+        return Bench(service, app, TestClient(app))
+
+    return make
+
+
+@pytest.fixture
+def bench(make_bench: MakeBench) -> Bench:
+    return make_bench()
+
+
+@pytest.fixture
+def client(bench: Bench) -> TestClient:
+    return bench.client
+
+
+def fresh(linker: Linker) -> Linker:
+    """Return a linker of the same index that remembers nothing."""
+    return Linker(linker.encoder, linker.search, linker.entries, fingerprint=linker.fingerprint)
+
+
+def error_of(answer: Any, status: int) -> str:
+    """The one line of an error, whose status must be this."""
+    assert answer.status_code == status, answer.text
+    content = answer.json()
+    assert list(content) == ["error"]
+    assert "\n" not in content["error"]
+    return str(content["error"])

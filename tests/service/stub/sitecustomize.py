@@ -1,0 +1,17 @@
+"""Found first by the processes that tests start: gives them an encoder that takes no torch to make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.index.conftest import NgramEncoder
+
+from sapbert.encoder import onnx
+
+
+def open_ngrams(folder: Path, **_options: object) -> NgramEncoder:
+    """Open what `NgramEncoder.copy_to` wrote."""
+    return NgramEncoder(int((folder / "dimension.txt").read_text()))
+
+
+onnx.OnnxEncoder.open = open_ngrams  # type: ignore[method-assign, assignment]  # that is the point

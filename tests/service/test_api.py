@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from sapbert.linking.calibration import Method, Platt
+from sapbert.linking.confidence import Calibration
+from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.service import batching
+from sapbert.service.settings import Limits
+from sapbert.service.shapes import LinkAnswer
+from sapbert.version import __version__
+from tests.service.conftest import Bench, MakeBench, error_of
+
+NDJSON = {"Accept": "application/x-ndjson"}
+WORDS = st.text(alphabet="aehrtcold ", max_size=20)
+
+
+def lines(answer: Any) -> list[Any]:
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+# Linking
+
+
+def test_mentions_are_linked_best_first(client: TestClient) -> None:
+    answer = client.post("/v1/link", json={"mentions": ["hart atack", "COLD", ""], "k": 2})
+
+    found = answer.json()
+    LinkAnswer.model_validate(found)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert (found["linker"], found["fingerprint"]) == ("disease", "f00d")
+    assert [row["mention"] for row in found["answers"]] == ["hart atack", "COLD", ""]
+    best = found["answers"][0]["candidates"][0]
+    assert (best["concept_id"], best["matched_name"], best["how"]) == ("mesh:D1", "Heart attack", "dense")
+    assert (best["types"], best["confidence"]) == (["T047"], None)
+    assert [row["concept_id"] for row in found["answers"][1]["candidates"]] == ["hp:1", "mesh:D2"]
+    assert found["answers"][2]["candidates"] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ({"types": ["T033"]}, LinkSettings(types=("T033",))),
+        ({"sources": ["HPO"]}, LinkSettings(sources=("HPO",))),
+        ({"prefixes": ["HPO"]}, LinkSettings(prefixes=("hp",))),
+        ({"threshold": 0.5}, LinkSettings(threshold=0.5)),
+        ({"exact": False}, LinkSettings(exact=False)),
+    ],
+)
+def test_options_mean_what_they_mean_to_the_linker(
+    bench: Bench, linkers: dict[str, Linker], asked: dict[str, Any], wanted: LinkSettings
+) -> None:
+    mentions = ["cold", "hart atack", "pain in the chest"]
+
+    found = bench.link(*mentions, k=3, **asked)
+
+    expected = linkers["disease"].link(mentions, k=3, settings=wanted)
+    assert [[(c["concept_id"], c["score"], c["how"]) for c in row["candidates"]] for row in found] == [
+        [(c.concept, c.score, c.how) for c in row] for row in expected
+    ]
+
+
+def test_another_linker_is_asked_by_name(client: TestClient) -> None:
+    found = client.post("/v1/link?linker=drug", json={"mentions": ["aspirin"]}).json()
+    assert (found["linker"], found["answers"][0]["candidates"][0]["concept_id"]) == ("drug", "chebi:1")
+
+    error = error_of(client.post("/v1/link?linker=food", json={"mentions": ["bread"]}), 404)
+    assert error == "there is no such linker; there is disease, drug"
+
+
+@given(st.lists(WORDS, min_size=1, max_size=200), st.integers(min_value=1, max_value=4))
+@settings(max_examples=25, deadline=None)
+def test_a_stream_says_line_by_line_what_an_answer_says_whole(
+    make_bench: MakeBench, mentions: list[str], k: int
+) -> None:
+    client = make_bench().client
+    asked = {"mentions": mentions, "k": k}
+
+    whole = client.post("/v1/link", json=asked).json()["answers"]
+
+    assert [row["mention"] for row in whole] == mentions
+    assert lines(client.post("/v1/link", json=asked, headers=NDJSON)) == whole
+
+
+def test_half_a_surrogate_pair_goes_back_as_it_came(client: TestClient) -> None:
+    body = b'{"mentions": ["\\ud83d cold", "\\ud83d\\ude00"]}'
+    headers = {"Content-Type": "application/json"}
+    found = client.post("/v1/link", content=body, headers=headers).json()["answers"]
+    assert [row["mention"] for row in found] == ["\ud83d cold", "\U0001f600"]
+
+
+def test_a_long_list_goes_to_the_encoder_in_pieces(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    mentions = [f"cold {number}" for number in range(200)]
+
+    bench.link(*mentions)
+
+    text = bench.client.get("/metrics").text
+    assert f'sapbert_batch_mentions_bucket{{le="{float(batching.PIECE)}"}} 4' in text
+    assert "sapbert_batch_mentions_sum 200" in text
+
+
+def test_an_answer_too_large_to_hold_must_be_streamed(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sapbert.service.api.MOST_ANSWERED", 10)
+    client = make_bench().client
+    asked = {"mentions": ["cold"] * 6, "k": 2}
+
+    assert "Accept: application/x-ndjson" in error_of(client.post("/v1/link", json=asked), 422)
+    assert len(lines(client.post("/v1/link", json=asked, headers=NDJSON))) == 6
+
+
+def test_a_calibrated_linker_says_how_sure_it_is(make_bench: MakeBench, linkers: dict[str, Linker]) -> None:
+    plain = linkers["disease"]
+    half = Platt(0.0, 0.0, 0.0)
+    calibration = Calibration(
+        index="f00d", exact=True, sparse_weight=0.0, method=Method.PLATT, curve=half, threshold=None
+    )
+    calibrated = Linker(
+        plain.encoder, plain.search, plain.entries, fingerprint="f00d", calibration=calibration
+    )
+    bench = make_bench(served={"sure": calibrated})
+
+    assert [c["confidence"] for c in bench.link("cold", k=2)[0]["candidates"]] == [0.5, None]
+    assert bench.client.get("/v1/version").json()["linkers"][0]["calibrated"] is True
+    error = error_of(bench.client.post("/v1/link", json={"mentions": ["cold"], "exact": False}), 422)
+    assert error == "the calibration was fitted with exact names first; link likewise"
+
+
+# What cannot be asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "error"),
+    [
+        ({}, 422, "mentions: Field required"),
+        ({"mentions": []}, 422, "mentions: List should have at least 1 item after validation, not 0"),
+        ({"mentions": ["a"], "k": 0}, 422, "k: Input should be greater than or equal to 1"),
+        ({"mentions": ["a"], "k": 101}, 422, "k: Input should be less than or equal to 100"),
+        ({"mentions": ["a"], "threshold": 2}, 422, "threshold: Input should be less than or equal to 1"),
+        ({"mentions": ["a"], "treshold": 1}, 422, "treshold: Extra inputs are not permitted"),
+        ({"mentions": ["a", 7]}, 422, "mentions.1: Input should be a valid string"),
+        ({"mentions": ["a"] * 201}, 422, "mentions: at most 200 in a request"),
+        ({"mentions": ["a" * 101]}, 422, "mentions: each has at most 100 characters"),
+        ({"mentions": ["a"], "types": ["T9"]}, 422, "the index has no type 'T9'; the nearest of 3 is 'T184'"),
+        (["a"], 422, "body: Input should be a valid dictionary or object to extract fields from"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_work_is_told_in_one_line(
+    client: TestClient, asked: Any, status: int, error: str
+) -> None:
+    assert error_of(client.post("/v1/link", json=asked), status) == error
+
+
+def test_an_error_repeats_nothing_of_a_mention(client: TestClient) -> None:
+    secret = "Jane Doe"
+    for mentions in ([{"name": secret}], secret, [secret * 20], [[secret]]):
+        answer = client.post("/v1/link", json={"mentions": mentions})
+        assert answer.status_code == 422
+        assert secret not in answer.text
+
+
+def test_an_error_on_the_way_ends_a_stream_with_a_line_that_says_so(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench()
+    work = bench.service.batcher.work
+    seen = []
+
+    async def fail_later(*asked: Any) -> Any:
+        seen.append(asked)
+        if len(seen) > 1:
+            raise TimeoutError
+        return await work(*asked)
+
+    monkeypatch.setattr(bench.service.batcher, "work", fail_later)
+    asked = {"mentions": [f"warm {number}" for number in range(100)]}
+    found = lines(bench.client.post("/v1/link", json=asked, headers=NDJSON))
+    assert len(found) == batching.PIECE + 1
+    assert found[-1] == {"error": "no answer within 30 seconds; try again"}
+
+    seen.clear()
+    asked = {"mentions": [f"warmer {number}" for number in range(100)]}
+    answer = bench.client.post("/v1/link", json=asked)
+    assert error_of(answer, 503) == found[-1]["error"]
+    assert answer.headers["retry-after"] == "5"
+
+
+# Concepts, names, maps
+
+
+def test_a_concept_is_shown_with_its_names_and_neighbours(client: TestClient) -> None:
+    found = client.get("/v1/concepts/mesh:D1?neighbours=2").json()
+
+    assert (found["concept_id"], found["types"], found["sources"]) == ("mesh:D1", ["T047"], ["MSH", "NCI"])
+    assert found["names"] == [
+        {"name": "Cardiac infarction", "sources": ["MSH"]},
+        {"name": "Heart attack", "sources": ["MSH"]},
+        {"name": "Myocardial infarction", "sources": ["NCI"]},
+    ]
+    assert (found["name_count"], found["aliases"]) == (3, ["mesh:D9"])
+    assert len(found["neighbours"]) == 2
+    assert found["neighbours"][0]["score"] >= found["neighbours"][1]["score"]
+    assert "mesh:D1" not in [near["concept_id"] for near in found["neighbours"]]
+
+
+@pytest.mark.parametrize("concept_id", ["mesh:D9", "MSH:D1", "MESH:D1"])
+def test_a_concept_is_found_by_alias_and_by_any_spelling_of_its_prefix(
+    client: TestClient, concept_id: str
+) -> None:
+    found = client.get(f"/v1/concepts/{concept_id}?neighbours=0").json()
+    assert (found["concept_id"], found["neighbours"]) == ("mesh:D1", [])
+
+
+@pytest.mark.parametrize("concept_id", ["mesh:D3", "../../etc/passwd", "%2e%2e/x", "x" * 150])
+def test_an_unknown_concept_is_not_found(client: TestClient, concept_id: str) -> None:
+    assert error_of(client.get(f"/v1/concepts/{concept_id}"), 404)
+
+
+def test_names_are_found_by_how_they_begin(client: TestClient) -> None:
+    found = client.get("/v1/search", params={"prefix": "C"}).json()["results"]
+
+    assert [(row["matched_name"], row["concept_id"]) for row in found] == [
+        ("Cardiac infarction", "mesh:D1"),
+        ("Chest pain", "hp:2"),
+        ("cold", "hp:1"),
+        ("cold", "mesh:D2"),
+    ]
+    typed = client.get("/v1/search", params={"prefix": "c", "type": ["T033", "T184"], "limit": 1}).json()
+    assert [row["concept_id"] for row in typed["results"]] == ["hp:2"]
+    assert client.get("/v1/search?prefix=zzz").json() == {"results": []}
+    assert client.get("/v1/search?prefix=%20").json() == {"results": []}
+
+
+def test_identifiers_are_found_by_how_they_begin(client: TestClient) -> None:
+    found = client.get("/v1/search", params={"prefix": "MESH:D"}).json()["results"]
+    assert [row["concept_id"] for row in found] == ["mesh:D1", "mesh:D2"]
+
+
+def test_the_neighbourhood_of_a_mention_is_laid_into_a_plane(client: TestClient) -> None:
+    found = client.post("/v1/map", json={"mention": "hart atack", "names": 5}).json()
+
+    assert len(found["points"]) == 5
+    assert found["points"][0]["name"] == "Heart attack"
+    assert [point["score"] for point in found["points"]] == sorted(
+        (point["score"] for point in found["points"]), reverse=True
+    )
+    assert 0 <= found["explained"][1] <= found["explained"][0] <= 1
+    assert (found["x"], found["y"]) >= (0, 0)
+    cold = next(point for point in found["points"] if point["name"] in ("Cold", "cold", "Common cold"))
+    assert cold["concept_ids"] in (["hp:1", "mesh:D2"], ["mesh:D2"])
+    assert error_of(client.post("/v1/map", json={"mention": "x" * 101}), 422)
+
+
+# What runs here
+
+
+def test_a_service_says_what_it_is(client: TestClient) -> None:
+    found = client.get("/v1/version").json()
+
+    assert found["sapbert"] == __version__
+    assert found["limits"] == {"body_bytes": 100_000, "mentions": 200, "mention_characters": 100}
+    assert found["linkers"][0] == {
+        "name": "disease",
+        "title": "Disease",
+        "fingerprint": "f00d",
+        "encoder": "trigrams-256",
+        "names": 7,
+        "concepts": 4,
+        "prefixes": ["hp", "mesh"],
+        "sources": ["HPO", "MSH", "NCI"],
+        "types": ["T033", "T047", "T184"],
+        "calibrated": False,
+    }
+    assert found["linkers"][1]["name"] == "drug"
+
+
+def test_a_service_is_ready_until_it_has_too_much_to_do(make_bench: MakeBench) -> None:
+    bench = make_bench(limits=Limits(requests=1))
+    assert bench.client.get("/v1/ready").json() == {"status": "ok"}
+
+    bench.service.in_flight = 1
+
+    busy = bench.client.get("/v1/ready")
+    assert (busy.status_code, busy.json()) == (503, {"status": "busy"})
+    assert bench.client.get("/v1/health").json() == {"status": "ok"}
+
+
+def test_what_is_not_there_is_not_found(client: TestClient) -> None:
+    assert error_of(client.get("/v1/nothing"), 404) == "there is nothing here"
+    assert error_of(client.get("/v1/link"), 405) == "this cannot be done here"
+    assert error_of(client.get("/docs"), 404)

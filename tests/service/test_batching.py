@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
+
+from sapbert.service.batching import PIECE, Batcher
+
+T = TypeVar("T")
+
+
+class Worker:
+    """Doubles texts, once it may, and keeps what it was given at a time."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.may = threading.Event()
+        self.may.set()
+
+    def __call__(self, texts: list[str]) -> list[str]:
+        self.batches.append(texts)
+        assert self.may.wait(10)
+        if "poison" in texts:
+            raise ValueError("poison")
+        return [text * 2 for text in texts]
+
+
+def run(scenario: Callable[[Batcher], Awaitable[T]], sizes: list[int] | None = None) -> T:
+    async def start() -> T:
+        batcher = Batcher(on_batch=(sizes if sizes is not None else []).append)
+        try:
+            return await scenario(batcher)
+        finally:
+            batcher.close()
+
+    return asyncio.run(start())
+
+
+def test_a_lone_request_is_worked_on_at_once() -> None:
+    worker = Worker()
+    assert run(lambda batcher: batcher.work("k", ["a", "b"], worker)) == ["aa", "bb"]
+    assert worker.batches == [["a", "b"]]
+
+
+def test_requests_that_come_while_the_thread_is_busy_share_a_batch() -> None:
+    worker = Worker()
+    sizes: list[int] = []
+    worker.may.clear()
+
+    async def scenario(batcher: Batcher) -> Any:
+        first = asyncio.ensure_future(batcher.work("k", ["first"], worker))
+        while not worker.batches:
+            await asyncio.sleep(0)
+        others = [asyncio.ensure_future(batcher.work("k", [f"{number}"], worker)) for number in range(10)]
+        other_key = asyncio.ensure_future(batcher.work("other", ["x"], worker))
+        await asyncio.sleep(0)
+        assert batcher.waiting == 11
+        worker.may.set()
+        return await asyncio.gather(first, *others, other_key)
+
+    answers = run(scenario, sizes)
+
+    assert worker.batches == [["first"], [f"{number}" for number in range(10)], ["x"]]
+    assert sizes == [1, 10, 1]
+    assert answers[1:11] == [[f"{number}{number}"] for number in range(10)]
+
+
+def test_a_batch_is_bounded_but_takes_a_single_request_whole() -> None:
+    worker = Worker()
+    worker.may.clear()
+
+    async def scenario(batcher: Batcher) -> None:
+        first = asyncio.ensure_future(batcher.work("k", ["first"], worker))
+        while not worker.batches:
+            await asyncio.sleep(0)
+        asked = [["a"] * (PIECE + 1), ["b"] * 40, ["c"] * 40, ["d"] * 24]
+        tasks = [asyncio.ensure_future(batcher.work("k", items, worker)) for items in asked]
+        await asyncio.sleep(0)
+        worker.may.set()
+        await asyncio.gather(first, *tasks)
+
+    run(scenario)
+    assert [len(batch) for batch in worker.batches] == [1, PIECE + 1, 64, 40]
+    assert set(worker.batches[2]) == {"b", "d"}
+
+
+def test_one_request_that_fails_does_not_fail_the_others_of_its_batch() -> None:
+    worker = Worker()
+    worker.may.clear()
+
+    async def scenario(batcher: Batcher) -> list[Any]:
+        first = asyncio.ensure_future(batcher.work("k", ["first"], worker))
+        while not worker.batches:
+            await asyncio.sleep(0)
+        tasks = [asyncio.ensure_future(batcher.work("k", [text], worker)) for text in ("a", "poison", "b")]
+        await asyncio.sleep(0)
+        worker.may.set()
+        await first
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    good, bad, other = run(scenario)
+    assert (good, other) == (["aa"], ["bb"])
+    assert isinstance(bad, ValueError)
+
+
+def test_who_has_left_is_not_worked_for() -> None:
+    worker = Worker()
+    worker.may.clear()
+
+    async def scenario(batcher: Batcher) -> None:
+        first = asyncio.ensure_future(batcher.work("k", ["first"], worker))
+        while not worker.batches:
+            await asyncio.sleep(0)
+        left = asyncio.ensure_future(batcher.work("k", ["left"], worker))
+        stays = asyncio.ensure_future(batcher.work("k", ["stays"], worker))
+        await asyncio.sleep(0)
+        left.cancel()
+        first.cancel()
+        await asyncio.sleep(0)
+        worker.may.set()
+        await stays
+
+    run(scenario)
+    assert worker.batches == [["first"], ["stays"]]
+
+
+def test_a_new_request_is_refused_where_enough_wait() -> None:
+    worker = Worker()
+    worker.may.clear()
+
+    async def scenario(batcher: Batcher) -> None:
+        tasks = [asyncio.ensure_future(batcher.work("k", ["a", "b"], worker)) for _ in range(3)]
+        while not worker.batches:
+            await asyncio.sleep(0)
+        waiting = asyncio.ensure_future(batcher.work("k", ["c", "d"], worker))
+        await asyncio.sleep(0)
+        batcher.admit(3)
+        with pytest.raises(HTTPException) as refusal:
+            batcher.admit(2)
+        assert refusal.value.status_code == 503
+        worker.may.set()
+        await asyncio.gather(waiting, *tasks)
+        assert batcher.waiting == 0
+
+    run(scenario)
+
+
+def test_any_function_can_be_called_on_the_thread() -> None:
+    names = run(lambda batcher: batcher.call(lambda: threading.current_thread().name))
+    assert names.startswith("linking")
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.lists(st.text(max_size=3), min_size=1, max_size=90))))
+@settings(max_examples=30, deadline=None)
+def test_everybody_gets_the_answers_to_their_own(asked: list[tuple[str, list[str]]]) -> None:
+    def worker(key: str) -> Callable[[list[str]], list[str]]:
+        return lambda texts: [key + text for text in texts]
+
+    async def scenario(batcher: Batcher) -> list[Any]:
+        return await asyncio.gather(*(batcher.work(key, items, worker(key)) for key, items in asked))
+
+    assert [list(answer) for answer in run(scenario)] == [
+        [key + item for item in items] for key, items in asked
+    ]

@@ -1,0 +1,197 @@
+"""Clients that are slow, broken or hostile, over real sockets; the next one is answered as before."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+import uvicorn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sapbert.service import run
+from sapbert.service.settings import Limits
+from tests.service.conftest import MakeBench
+
+GOOD = json.dumps({"mentions": ["cold"]}).encode()
+
+
+class Service:
+    """A service in a thread."""
+
+    def __init__(self, server: uvicorn.Server, listener: socket.socket) -> None:
+        self.server = server
+        self.port = listener.getsockname()[1]
+
+    @contextmanager
+    def connect(self) -> Iterator[socket.socket]:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+            yield connection
+
+    def send(self, data: bytes, *, half_close: bool = False) -> bytes:
+        """Send bytes and return all that comes back until the service closes the connection."""
+        with self.connect() as connection:
+            try:
+                connection.sendall(data)
+                if half_close:
+                    connection.shutdown(socket.SHUT_WR)
+                return read_all(connection)
+            except (ConnectionError, TimeoutError):
+                return b""
+
+    def post(self, body: bytes, *headers: str) -> tuple[int, bytes]:
+        lines = ["POST /v1/link HTTP/1.1", "Host: x", "Connection: close", *headers]
+        if not any(line.lower().startswith(("content-length", "transfer-encoding")) for line in headers):
+            lines.append(f"Content-Length: {len(body)}")
+        if not any(line.lower().startswith("content-type") for line in headers):
+            lines.append("Content-Type: application/json")
+        answer = self.send("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        head, _, content = answer.partition(b"\r\n\r\n")
+        return (int(head.split(b" ", 2)[1]) if head else 0), content
+
+    def lives(self) -> bool:
+        status, content = self.post(GOOD)
+        return status == 200 and json.loads(content)["answers"][0]["candidates"] != []
+
+
+def read_all(connection: socket.socket) -> bytes:
+    received = b""
+    while piece := connection.recv(1 << 16):
+        received += piece
+    return received
+
+
+@pytest.fixture(scope="module")
+def service(make_bench: MakeBench) -> Iterator[Service]:
+    app = make_bench(limits=Limits(body_bytes=100_000, seconds=0.5)).app
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "_HEADER_SECONDS", 0.5)
+        config = run._config(run.Plan(path=Path("unused")), lambda: app)
+        config.log_config = None
+        server = uvicorn.Server(config)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=server.run, args=([listener],))
+            thread.start()
+            found = Service(server, listener)
+            assert found.lives()
+            yield found
+            server.should_exit = True
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"", 422),
+        (b"null", 422),
+        (b'{"mentions": ["\xff\xfe"]}', 400),
+        (b'{"mentions": ["\\ud800"]}', 200),
+        (b'{"mentions": ["a"], "threshold": NaN}', 422),
+        (b'{"mentions": ["a"], "k": 1e400}', 422),
+        (b"[" * 90_000, 400),
+        (b'{"mentions": [' + b'"a",' * 20_000 + b'"a"]}', 422),
+        (b'{"mentions": ["\\u0000"]}', 200),
+    ],
+)
+def test_a_broken_body_is_refused_and_harms_nobody(service: Service, body: bytes, status: int) -> None:
+    assert service.post(body)[0] == status
+    assert service.lives()
+
+
+def test_a_body_of_another_kind_is_refused(service: Service) -> None:
+    assert service.post(GOOD, "Content-Type: text/plain")[0] == 422
+    assert service.post(b"a=b", "Content-Type: multipart/form-data; boundary=x")[0] == 422
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_body_of_fifty_megabytes_is_refused_before_it_is_taken(service: Service, told: bool) -> None:
+    with service.connect() as connection:
+        length = b"Content-Length: 52428800" if told else b"Transfer-Encoding: chunked"
+        connection.sendall(b"POST /v1/link HTTP/1.1\r\nHost: x\r\n" + length + b"\r\n\r\n")
+        piece = b"x" * 65_536 if told else b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+        sent = 0
+        try:
+            while sent < 50 << 20:
+                connection.sendall(piece)
+                sent += len(piece)
+        except ConnectionError:
+            pass
+        else:
+            assert b" 413 " in read_all(connection)
+    # The sockets of both sides hold a few megabytes; the rest was never taken.
+    assert sent < 50 << 20
+    assert service.lives()
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=40, deadline=None)
+def test_any_bytes_at_all_are_survived(service: Service, data: bytes) -> None:
+    service.send(data + b"\r\n\r\n", half_close=True)
+    assert service.lives()
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=40, deadline=None)
+def test_any_body_at_all_is_answered(service: Service, body: bytes) -> None:
+    status, content = service.post(body)
+    assert status in (200, 400, 422)
+    assert status == 200 or list(json.loads(content)) == ["error"]
+
+
+def test_a_client_that_never_ends_its_headers_is_cut_off(service: Service) -> None:
+    for data in (b"", b"POST /v1/link HTTP/1.1\r\nHost: x\r\nX-Slow: "):
+        assert service.send(data) == b""
+    assert service.lives()
+
+
+def test_a_second_request_may_not_be_slow_either(service: Service) -> None:
+    with closing(HTTPConnection("127.0.0.1", service.port)) as connection:
+        connection.request("GET", "/v1/health")
+        connection.getresponse().read()
+        connection.send(b"GET /v1/hea")
+        assert connection.sock.recv(1) == b""
+
+
+def test_a_client_that_never_ends_its_body_is_told_so(service: Service) -> None:
+    answer = service.send(
+        b"POST /v1/link HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{"
+    )
+    assert b" 408 " in answer
+    assert service.lives()
+
+
+def test_a_client_that_closes_its_side_early_harms_nobody(service: Service) -> None:
+    for cut in range(0, 90, 15):
+        whole = b"POST /v1/link HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(GOOD) + GOOD
+        service.send(whole[:cut], half_close=True)
+    assert service.lives()
+
+
+def test_a_connection_can_be_used_again(service: Service) -> None:
+    with closing(HTTPConnection("127.0.0.1", service.port)) as connection:
+        connection.connect()
+        first = connection.sock
+        for _ in range(3):
+            connection.request("GET", "/v1/health")
+            answer = connection.getresponse()
+            assert (answer.status, answer.read(), answer.getheader("server")) == (
+                200,
+                b'{"status":"ok"}',
+                None,
+            )
+            assert connection.sock is first
+
+
+def test_no_file_can_be_asked_for(service: Service) -> None:
+    for path in (b"/../../etc/passwd", b"/v1/concepts/..%2f..%2fetc%2fpasswd", b"/page/../../pyproject.toml"):
+        answer = service.send(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert b" 404 " in answer.splitlines()[0]
+        assert b"root:" not in answer

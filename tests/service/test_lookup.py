@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sapbert.linking.linker import Linker
+from sapbert.service import lookup
+from sapbert.service.linkers import Served
+from sapbert.text import fold
+from tests.index.conftest import NgramEncoder, Row
+from tests.linking.conftest import bench_of
+
+NAMES = st.text(alphabet="abcABC é\U0001f600", min_size=1, max_size=6).filter(lambda name: fold(name) != "")
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["x:1", "x:2", "y:1", "y:12"]), NAMES, st.sampled_from(["", "A", "B"])),
+    min_size=1,
+    max_size=25,
+)
+
+
+def served_of(rows: list[Row], folder: Path) -> Served:
+    types = [(concept, concept[:1]) for concept in sorted({row[0] for row in rows})]
+    return Served("x", "X", bench_of(folder, rows, {"types": types}, NgramEncoder(64)).linker)
+
+
+@given(ROWS, st.text(alphabet="abAé\U0001f600", max_size=3))
+@settings(max_examples=20, deadline=None)
+def test_a_search_finds_what_begins_so_as_a_slow_one_does(rows: list[Row], prefix: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        served = served_of(rows, Path(folder) / "bench")
+        names = sorted({(fold(row[1]).encode(), row[0]) for row in rows})
+
+        found = lookup.search(served, prefix, limit=100)
+
+        wanted = fold(prefix).encode()
+        expected = dict.fromkeys(concept for name, concept in names if wanted and name.startswith(wanted))
+        assert [row.concept_id for row in found] == list(expected)
+        assert all(fold(row.matched_name).startswith(fold(prefix)) for row in found)
+        for skip in range(4):
+            rest = lookup.search(served, prefix, limit=2, skip=skip)
+            assert [row.concept_id for row in rest] == list(expected)[skip : skip + 2]
+        of_y = lookup.search(served, prefix, limit=100, types=["y"])
+        assert [row.concept_id for row in of_y] == [concept for concept in expected if concept[0] == "y"]
+
+
+@given(ROWS)
+@settings(max_examples=15, deadline=None)
+def test_the_names_of_a_concept_are_those_it_was_given(rows: list[Row]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        served = served_of(rows, Path(folder) / "bench")
+        for concept in {row[0] for row in rows}:
+            number = served.number_of(concept)
+            assert number is not None
+
+            found = lookup.concept_of(served, number, neighbours=3)
+
+            own = [row for row in rows if row[0] == concept]
+            assert sorted(fold(name.name) for name in found.names) == sorted({fold(row[1]) for row in own})
+            assert found.name_count == len(found.names)
+            assert set(found.sources) == {row[2] for row in own} - {""}
+            assert len(found.neighbours) == min(3, len({row[0] for row in rows}) - 1)
+
+
+@given(st.integers(min_value=1, max_value=12), st.integers(min_value=0, max_value=2**32 - 1))
+def test_a_plane_keeps_as_much_of_the_distances_as_a_plane_can(count: int, seed: int) -> None:
+    vectors = np.random.default_rng(seed).normal(size=(count, 5)).astype(np.float32)
+
+    places, explained = lookup._plane(vectors)
+
+    values = (
+        np.linalg.eigvalsh(np.cov(vectors.T.astype(np.float64), bias=True))[::-1] if count > 1 else [0, 0]
+    )
+    np.testing.assert_allclose((places**2).sum(axis=0) / count, np.array(values)[:2].clip(0), atol=1e-4)
+    assert (places[0] >= 0).all()
+    assert len(explained) == min(2, count)
+    assert sum(explained) <= 1 + 1e-3
+
+
+def test_a_flat_world_is_drawn_as_a_point() -> None:
+    places, explained = lookup._plane(np.ones((3, 4), np.float32))
+    assert (places == 0).all()
+    assert explained == [0, 0]
+
+
+def test_a_map_has_at_most_as_many_names_as_there_are(linkers: dict[str, Linker]) -> None:
+    drawn = lookup.surroundings(Served("d", "D", linkers["drug"]), "aspirine", names=200)
+    assert [point.name for point in drawn.points] == ["aspirin", "water <b>"]
+    assert drawn.points[1].concept_ids == ["chebi:2"]

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client import Client
+
+from sapbert.service.mcp import create_server
+from sapbert.service.state import State
+
+
+@pytest.fixture
+def call(make_state: Callable[..., State]) -> Callable[..., Any]:
+    """Call a tool as a language model would; the answer, or the text of an error."""
+
+    def run(name: str, **arguments: Any) -> Any:
+        async def ask() -> Any:
+            async with Client(create_server(make_state())) as client:
+                return await client.call_tool(name, arguments)
+
+        result = anyio.run(ask)
+        return result.content[0].text if result.is_error else result.structured_content
+
+    return run
+
+
+def test_three_tools_are_offered_and_none_changes_anything(make_state: Callable[..., State]) -> None:
+    async def ask() -> Any:
+        async with Client(create_server(make_state())) as client:
+            return await client.list_tools()
+
+    tools = {tool.name: tool for tool in anyio.run(ask).tools}
+    assert set(tools) == {"link", "concept", "search"}
+    for tool in tools.values():
+        assert tool.description
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint
+    assert tools["link"].input_schema["required"] == ["mentions"]
+
+
+def test_words_are_linked(call: Callable[..., Any]) -> None:
+    found = call("link", mentions=["hart atack", "COLD", ""], k=2)["result"]
+
+    assert [answer["mention"] for answer in found] == ["hart atack", "COLD", ""]
+    assert found[0]["candidates"][0]["concept_id"] == "mesh:D1"
+    assert [row["concept_id"] for row in found[1]["candidates"]] == ["hp:1", "mesh:D2"]
+    assert found[2]["candidates"] == []
+    assert call("link", mentions=["aspirin"], linker="drug")["result"][0]["candidates"][0]["how"] == "exact"
+    typed = call("link", mentions=["cold"], types=["T033"])["result"]
+    assert [row["concept_id"] for row in typed[0]["candidates"]] == ["hp:1"]
+
+
+def test_a_concept_is_shown_and_names_are_searched(call: Callable[..., Any]) -> None:
+    assert [name["name"] for name in call("concept", concept_id="mesh:D9")["names"]] == [
+        "Cardiac infarction", "Heart attack", "Myocardial infarction"
+    ]  # fmt: skip
+    assert [row["concept_id"] for row in call("search", prefix="heart")["results"]] == ["mesh:D1"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "problem"),
+    [
+        ("link", {"mentions": ["cold"], "linker": "food"}, "there is no such linker; there is disease, drug"),
+        ("link", {"mentions": ["cold"], "types": ["T9"]}, "the index has no type 'T9'"),
+        ("link", {"mentions": []}, "at least 1 item"),
+        ("concept", {"concept_id": "mesh:D7"}, "there is no concept mesh:D7"),
+        ("search", {"prefix": ""}, "at least 1 character"),
+    ],
+)
+def test_a_mistake_is_told_so_that_a_model_can_mend_it(
+    call: Callable[..., Any], tool: str, arguments: dict[str, Any], problem: str
+) -> None:
+    text = call(tool, **arguments)
+    assert problem in text
+    assert "Traceback" not in json.dumps(text)

@@ -1,0 +1,71 @@
+"""The description of the API, and the API held to it by made-up requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from starlette.testclient import TestClient
+
+from tests.service.conftest import MakeBench
+
+OPERATIONS = [
+    ("/v1/link", "POST"),
+    ("/v1/concepts/{concept_id}", "GET"),
+    ("/v1/search", "GET"),
+    ("/v1/map", "POST"),
+    ("/v1/version", "GET"),
+    ("/v1/health", "GET"),
+    ("/v1/ready", "GET"),
+    ("/metrics", "GET"),
+]
+
+
+@pytest.fixture(scope="module")
+def described(make_bench: MakeBench) -> Any:
+    return schemathesis.openapi.from_asgi("/v1/openapi.json", make_bench().app)
+
+
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_the_service_does_what_its_description_says(described: Any, path: str, method: str) -> None:
+    operation = described[path][method]
+    cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
+
+    @given(cases)
+    @settings(
+        max_examples=20,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    def hold(case: Any) -> None:
+        # Words that an index does not know, and configured limits, are not part of the description.
+        case.call_and_validate(excluded_checks=[positive_data_acceptance] if method == "POST" else [])
+
+    hold()
+
+
+def test_every_operation_is_described_with_examples(client: TestClient) -> None:
+    found = client.get("/v1/openapi.json").json()
+
+    assert set(found["paths"]) == {path for path, _ in OPERATIONS}
+    for operations in found["paths"].values():
+        for operation in operations.values():
+            assert operation["summary"]
+    shapes = found["components"]["schemas"]
+    for name in ("LinkRequest", "LinkAnswer", "Candidate", "MapRequest", "Problem"):
+        assert shapes[name]["examples"], name
+
+
+def test_the_examples_work(client: TestClient) -> None:
+    shapes = client.get("/v1/openapi.json").json()["components"]["schemas"]
+    for path, name in (("/v1/link", "LinkRequest"), ("/v1/map", "MapRequest")):
+        for example in shapes[name]["examples"]:
+            assert client.post(path, json=example).status_code == 200

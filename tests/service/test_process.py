@@ -1,0 +1,270 @@
+"""The service as a process: started, told to reload, killed in parts and stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapbert.encoder.onnx import OnnxEncoder
+from sapbert.index.build import build_index
+from sapbert.index.settings import IndexSettings
+from tests.cli.conftest import Sapbert, refused
+from tests.index.conftest import NgramEncoder, write
+from tests.linking.conftest import FACTS, ROWS
+
+pytest_plugins = ["tests.cli.conftest"]
+PATIENCE = 60
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index whose encoder the processes below know how to open; to be read only."""
+    folder = tmp_path_factory.mktemp("process")
+    build_index(
+        write(folder / "vocabulary", ROWS, FACTS), NgramEncoder(64), folder / "index", IndexSettings()
+    )
+    return folder / "index"
+
+
+@pytest.fixture(autouse=True)
+def stub(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = (Path(__file__).parent / "stub", Path(__file__).parents[2], *sys.path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, folders)))
+    monkeypatch.setattr(OnnxEncoder, "open", lambda folder, **_options: NgramEncoder(64))
+
+
+class Process:
+    """`sapbert serve`, and where it listens."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "sapbert", "serve", *map(str, arguments), "--port", "0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        first = self.process.stderr.readline()
+        assert first.startswith("http://127.0.0.1:"), first + self.process.stderr.read()
+        self.address = first.split(" ")[0]
+        self.port = int(self.address.rpartition(":")[2])
+
+    def ask(self, path: str) -> Any:
+        with urllib.request.urlopen(self.address + path, timeout=PATIENCE) as answer:
+            content = answer.read()
+        return content.decode() if path == "/metrics" else json.loads(content)
+
+    def link(self, mention: str) -> Any:
+        body = json.dumps({"mentions": [mention]}).encode()
+        request = urllib.request.Request(
+            f"{self.address}/v1/link", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.loads(answer.read())["answers"][0]["candidates"]
+
+    def children(self) -> set[int]:
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        if not path.exists():
+            pytest.skip("this system does not list the children of a process")
+        # Besides workers there is one that cleans up after them.
+        workers = map(int, path.read_text().split())
+        return {pid for pid in workers if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+    def read_log(self, text: str, times: int = 1) -> str:
+        """Read the log until a line has this text, and return that line; so many times."""
+        assert self.process.stderr is not None
+        while times:
+            line = self.process.stderr.readline()
+            assert line, f"the service ended before it said {text!r}"
+            times -= text in line
+        return line
+
+    def stop(self) -> str:
+        self.process.send_signal(signal.SIGTERM)
+        return self.end()
+
+    def end(self) -> str:
+        try:
+            return self.process.communicate(timeout=PATIENCE)[1]
+        finally:
+            self.process.kill()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def begin(*arguments: object) -> Process:
+        started.append(Process(*arguments))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.process.kill()
+        process.process.communicate()
+
+
+def test_one_command_serves_an_index_until_it_is_stopped(index: Path, start: Callable[..., Process]) -> None:
+    process = start(index)
+    assert process.link("cold")[0]["concept_id"] == "hp:1"
+
+    log = process.stop()
+
+    events = [json.loads(line) for line in log.splitlines()]
+    assert [line["route"] for line in events if line["event"] == "request"] == ["/v1/link"]
+    assert "Traceback" not in log
+    assert process.process.returncode in (0, -signal.SIGTERM)
+
+
+def test_a_reload_serves_the_new_index_and_keeps_the_old_one_where_the_new_is_damaged(
+    index: Path, start: Callable[..., Process], tmp_path: Path
+) -> None:
+    config = tmp_path / "service.toml"
+    config.write_text(f'[linkers.first]\nindex = "{index}"\n')
+    process = start(config)
+
+    def names() -> list[str]:
+        return [row["name"] for row in process.ask("/v1/version")["linkers"]]
+
+    assert names() == ["first"]
+
+    with closing(HTTPConnection("127.0.0.1", process.port)) as idle:
+        idle.request("GET", "/v1/health")
+        idle.getresponse().read()
+        connected = idle.sock
+        config.write_text(f'[linkers.second]\nindex = "{index}"\n')
+        process.process.send_signal(signal.SIGHUP)
+        process.read_log('"reloaded"')
+        assert names() == ["second"]
+        idle.request("GET", "/v1/health")
+        assert (idle.getresponse().status, idle.sock) == (200, connected)
+
+    config.write_text('[linkers.third]\nindex = "nowhere"\n')
+    process.process.send_signal(signal.SIGHUP)
+    assert "nowhere" in process.read_log("reload failed")
+    assert names() == ["second"]
+
+
+def test_a_killed_worker_is_replaced_and_figures_are_of_all(
+    index: Path, start: Callable[..., Process]
+) -> None:
+    process = start(index, "--workers", 2)
+    process.read_log("Application startup complete", times=2)
+    before = process.children()
+    assert len(before) == 2
+    assert process.link("cold")[0]["concept_id"] == "hp:1"
+
+    os.kill(min(before), signal.SIGKILL)
+
+    process.read_log("died")
+    process.read_log("Application startup complete")
+    assert len(process.children() - before) == 1
+    for _ in range(8):
+        assert process.link("cold")[0]["concept_id"] == "hp:1"
+    assert "sapbert_mentions_total 9\n" in process.ask("/metrics")
+    assert "Traceback" not in process.stop()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in before)
+
+
+def test_requests_in_flight_are_answered_before_the_service_ends(
+    index: Path, start: Callable[..., Process]
+) -> None:
+    process = start(index)
+    body = json.dumps({"mentions": ["cold"]}).encode()
+    with closing(HTTPConnection("127.0.0.1", process.port, timeout=PATIENCE)) as connection:
+        connection.putrequest("POST", "/v1/link")
+        connection.putheader("Content-Type", "application/json")
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body[:-1])
+        # The request is begun: the service waits for its last byte.
+        while "in_flight 2" not in process.ask("/metrics"):
+            pass
+        process.process.send_signal(signal.SIGTERM)
+        process.read_log("Shutting down")
+        connection.send(body[-1:])
+        assert connection.getresponse().status == 200
+    process.end()
+
+
+# What refuses to start
+
+
+def test_a_damaged_index_refuses_to_start_in_one_line(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
+    damaged = Path(shutil.copytree(index, tmp_path / "damaged"))
+    vectors = damaged / "vectors.npy"
+    content = bytearray(vectors.read_bytes())
+    content[-1] ^= 1
+    vectors.write_bytes(content)
+
+    line = refused(sapbert("serve", damaged, "--port", 0))
+
+    assert "vectors.npy" in line
+    assert "checksum" in line
+
+
+@pytest.mark.parametrize("what", ["nowhere", "nowhere.toml"])
+def test_what_is_not_there_refuses_to_start_in_one_line(sapbert: Sapbert, tmp_path: Path, what: str) -> None:
+    assert what in refused(sapbert("serve", tmp_path / what))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_others_are_not_let_in_without_keys(sapbert: Sapbert, index: Path, host: str) -> None:
+    line = refused(sapbert("serve", index, "--host", host))
+    assert f"{host} can be reached by others, and no key is configured" in line
+    assert "--new-key" in line
+
+
+def test_a_port_in_use_is_told(sapbert: Sapbert, index: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        line = refused(sapbert("serve", index, "--port", port))
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in line
+
+
+def test_something_must_be_served(sapbert: Sapbert) -> None:
+    done = sapbert("serve")
+    assert done.code == 2
+    assert "give an index" in done.err
+
+
+def test_a_new_key_fits_the_configuration_and_is_told_once(sapbert: Sapbert, tmp_path: Path) -> None:
+    from sapbert.service.keys import owner_of
+    from sapbert.service.settings import settings_of
+
+    done = sapbert("serve", "--new-key", "alice")
+
+    assert done.code == 0
+    config = tmp_path / "service.toml"
+    config.write_text('[linkers.a]\nindex = "x"\n' + done.out)
+    key = done.err.split()[-1]
+    assert owner_of(key, settings_of(config).keys) == "alice"
+    assert key not in done.out
+
+
+# Language models
+
+
+def test_a_language_model_is_served_over_standard_input(index: Path) -> None:
+    import anyio
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "sapbert", "serve", str(index), "--mcp"], env=dict(os.environ)
+    )
+
+    async def ask() -> Any:
+        async with Client(stdio_client(command)) as client:
+            return await client.call_tool("link", {"mentions": ["cold"]})
+
+    found = anyio.run(ask)
+    assert found.structured_content["result"][0]["candidates"][0]["concept_id"] == "hp:1"

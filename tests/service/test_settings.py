@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapbert.errors import ConfigError, SapbertError
+from sapbert.service.settings import KeySettings, Limits, LinkerSettings, settings_of
+
+DIGEST = "ab" * 32
+
+
+def config(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "service.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_configuration_names_linkers_keys_and_limits(tmp_path: Path) -> None:
+    path = config(
+        tmp_path,
+        f"""
+        public_url = "https://example.org/link"
+        [linkers.mesh]
+        index = "mesh-index"
+        title = "MeSH 2026"
+        calibration = "calibration.json"
+        [linkers.hpo]
+        index = "/indexes/hpo"
+        mentions = "train.tsv"
+        mentions_prefix = "hp"
+        [limits]
+        mentions = 5
+        seconds = 2
+        [keys.alice]
+        sha256 = "{DIGEST}"
+        mentions_per_second = 7.5
+        """,
+    )
+
+    found = settings_of(path)
+
+    assert list(found.linkers) == ["mesh", "hpo"]
+    assert found.linkers["mesh"] == LinkerSettings(
+        index=tmp_path / "mesh-index", title="MeSH 2026", calibration=tmp_path / "calibration.json"
+    )
+    assert found.linkers["hpo"].index == Path("/indexes/hpo")
+    assert found.linkers["hpo"].mentions == tmp_path / "train.tsv"
+    assert found.limits == Limits(mentions=5, seconds=2.0)
+    assert found.keys == {"alice": KeySettings(sha256=DIGEST, mentions_per_second=7.5)}
+    assert found.public_url == "https://example.org/link"
+
+
+def test_an_index_alone_is_called_as_its_folder(tmp_path: Path) -> None:
+    found = settings_of(tmp_path / "my index (new)")
+    assert found.linkers == {"my-index-new": LinkerSettings(index=tmp_path / "my index (new)")}
+
+
+@given(st.text(alphabet="ab-._é /", max_size=80))
+def test_any_folder_makes_a_name(name: str) -> None:
+    assert len(settings_of(Path("x") / name).linkers) == 1
+
+
+INDEX = '[linkers.a]\nindex = "x"\n'
+KEY = f'[keys.bob]\nsha256 = "{DIGEST}"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "a service needs a linker"),
+        ("[linkers]", "a service needs a linker"),
+        ("[linkers.a]", "linkers.a.index: Field required"),
+        (INDEX + 'titel = "y"', "there is no setting linkers.a.titel; the nearest is linkers.a.title"),
+        (INDEX + "[limit]\nmentions = 1", "there is no setting limit; the nearest is limits"),
+        (INDEX + "[limits]\nmention = 1", "no setting limits.mention; the nearest is limits.mentions"),
+        (INDEX + "[limits]\nmentions = 0", "limits.mentions must be above 0, got 0"),
+        (INDEX + '[limits]\nmentions = "many"', "limits.mentions: Input should be a valid integer"),
+        (INDEX + '[keys.bob]\nsha256 = "secret"', "sha256 has 64 digits"),
+        (INDEX + f"{KEY}requests = 0", "requests must be at least 1, got 0"),
+        (INDEX + f"{KEY}mentions_per_second = -1", "mentions_per_second must be above 0"),
+        (INDEX + '[keys."a b"]\nsha256 = "' + DIGEST + '"', "'a b' is no name for a linker or a key"),
+        ('[linkers."../x"]\nindex = "x"', "'../x' is no name"),
+        ("linkers = 7", "linkers: Input should be a valid"),
+        ("[linkers", "no TOML"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_configuration_is_told_in_one_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    path = config(tmp_path, text)
+    with pytest.raises(SapbertError) as error:
+        settings_of(path)
+    assert problem in str(error.value)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_configuration_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SapbertError, match=r"service.toml: cannot be read: No such file"):
+        settings_of(tmp_path / "service.toml")
+
+
+def test_a_secret_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        settings_of(config(tmp_path, INDEX + '[keys.bob]\nsha256 = "hunter2"'))
+    assert "hunter2" not in str(error.value)
