@@ -1,0 +1,106 @@
+// The first view: a list is pasted, dropped or chosen, and a table is asked for its column.
+
+import { find, make, notice, some } from "./dom.js";
+import { decode, guessColumn, guessDelimiter, looksLikeProse, readList, readTable } from "./tables.js";
+
+const SHOWN = 5;
+const EXAMPLE = [
+  "Heart attack", "high blood presure", "diabetes, type II", "swollen joints", "stuffy nose",
+  "trouble falling asleep", "kidney stones", "ringing in the ears", "acid reflux", "shortness of breath",
+  "seizures", "breast cancer", "lazy eye", "water on the brain", "purple elephant",
+];
+
+/** Wire the view; `begin({ columns, column, rows })` is called with what was taken. */
+export function startIntake(begin) {
+  const text = find("text");
+  let given = { text: "", delimiter: null };
+
+  const list = (content) => begin({ columns: ["mention"], column: 0, rows: readList(content) });
+  const take = (content, name = "") => {
+    notice();
+    const delimiter = guessDelimiter(content) ?? ({ csv: ",", tsv: "\t" })[name.toLowerCase().split(".").pop()] ?? null;
+    given = { text: content, delimiter };
+    if (!content.trim()) notice("There is nothing in it. One mention a line, or a table with a header.");
+    else if (delimiter === null || (!name && looksLikeProse(content, delimiter))) list(content);
+    else choose(given);
+  };
+  const takeFile = async (file) => {
+    if (!file) return;
+    try {
+      take(decode(new Uint8Array(await file.arrayBuffer())), file.name);
+    } catch (error) {
+      notice(error.message);
+    }
+  };
+
+  find("begin").addEventListener("submit", (event) => {
+    event.preventDefault();
+    take(text.value);
+  });
+  find("example").addEventListener("click", () => {
+    text.value = EXAMPLE.join("\n");
+    list(text.value);
+  });
+  find("file").addEventListener("change", (event) => {
+    takeFile(event.target.files[0]);
+    event.target.value = ""; // the same file may be chosen again
+  });
+  find("lines").addEventListener("click", () => close(() => list(given.text)));
+  find("columns").addEventListener("submit", (event) => {
+    event.preventDefault();
+    close(() => begin(chosen(given)));
+  });
+  find("header").addEventListener("change", () => preview(given));
+  startDropping(takeFile);
+}
+
+function startDropping(takeFile) {
+  const mark = (on) => find("start").classList.toggle("dropping", on);
+  window.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    mark(true);
+  });
+  window.addEventListener("dragleave", (event) => {
+    if (event.relatedTarget === null) mark(false);
+  });
+  window.addEventListener("drop", (event) => {
+    event.preventDefault(); // or the browser would leave the page for the file
+    mark(false);
+    if (find("start").hidden) notice("Forget this list first; then another can be dropped.");
+    else takeFile(event.dataTransfer.files[0]);
+  });
+}
+
+function choose(given) {
+  find("header").checked = true;
+  preview(given);
+  find("chooser").showModal();
+}
+
+function close(act) {
+  find("chooser").close();
+  act();
+}
+
+function parts({ text, delimiter }) {
+  const rows = readTable(text, delimiter);
+  const named = find("header").checked && rows.length > 1;
+  const columns = rows[0].map((name, at) => (named && name.trim()) || `column ${at + 1}`);
+  return { columns, rows: named ? rows.slice(1) : rows, column: guessColumn(rows) };
+}
+
+function chosen(given) {
+  const { columns, rows } = parts(given);
+  return { columns, rows, column: Number(new FormData(find("columns")).get("column")) };
+}
+
+/** Show the first rows; the head of each column chooses it. */
+function preview(given) {
+  const { columns, rows, column } = parts(given);
+  const heads = columns.map((name, at) =>
+    make("th", { scope: "col" }, make("label", {},
+      make("input", { type: "radio", name: "column", value: at, checked: at === column }), name)));
+  const body = rows.slice(0, SHOWN).map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value))));
+  find("preview").replaceChildren(make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body));
+  find("previewed").textContent = `${some(rows.length, "row")}, the first ${Math.min(SHOWN, rows.length)} shown.`;
+}

@@ -1,0 +1,291 @@
+// The second view: mentions at the left, one of them with its candidates at the right, decided by keyboard.
+
+import * as api from "./api.js";
+import { openConcept } from "./concept.js";
+import { announce, count, find, make, notice, settled, some } from "./dom.js";
+import { List, stateOf } from "./list.js";
+import { drawMap } from "./map.js";
+import { review, shownOf } from "./review.js";
+
+const STATES = { all: "All", open: "To do", accepted: "Accepted", nil: "NIL" };
+const EMPTY = { types: "", prefixes: "" };
+
+export class Work {
+  #list = new List((item) => this.go(item, { pane: "review" }));
+  #view = [];
+  #current = null;
+  #marked = 0;
+  #sieve = { state: "all", text: "", order: "given" };
+  #filters = { ...EMPTY };
+  #linking = new AbortController();
+  #mapping = new AbortController();
+  #later = 0;
+
+  /** `onRefusal(error)` returns whether the question may be asked again. */
+  constructor(onRefusal) {
+    this.onRefusal = onRefusal;
+    find("filter").addEventListener("input", settled(() => this.#sift({ text: find("filter").value.trim().toLowerCase() }), 100));
+    find("order").addEventListener("change", () => this.#sift({ order: find("order").value }));
+    find("map-field").addEventListener("toggle", () => this.#map());
+    new ResizeObserver(settled(() => this.#map(), 200)).observe(find("map"));
+    for (const kind of Object.keys(EMPTY)) {
+      find(kind).addEventListener("change", () => {
+        this.#filters[kind] = find(kind).value;
+        this.#relink();
+      });
+    }
+  }
+
+  /** Show a list, and link what is not linked. */
+  open(worklist, about, limits) {
+    Object.assign(this, { worklist, about, limits });
+    this.#filters = { ...EMPTY };
+    this.#offer("types", "All types", about.types);
+    this.#offer("prefixes", "All", about.prefixes);
+    find("filter").value = "";
+    find("order").value = "given";
+    this.#sieve = { state: "all", text: "", order: "given" };
+    this.#view = worklist.items;
+    this.go(worklist.items.find((item) => item.decision === null) ?? worklist.items[0]);
+    this.#link();
+  }
+
+  /** Stop all that goes on; what was shown is gone. */
+  close() {
+    this.#linking.abort();
+    this.#mapping.abort();
+    clearTimeout(this.#later);
+    this.#later = 0;
+    this.#view = [];
+    this.#current = null;
+    this.worklist = null;
+    this.#list.show([], null);
+    for (const id of ["map", "candidates", "mention", "where", "told"]) find(id).replaceChildren();
+  }
+
+  #offer(kind, all, values) {
+    find(`${kind}-field`).hidden = values.length < 2;
+    find(kind).replaceChildren(make("option", { value: "" }, all), ...values.map((value) => make("option", { value }, value)));
+  }
+
+  // Linking
+
+  #relink() {
+    for (const item of this.worklist.items) item.candidates = null;
+    this.#linking.abort();
+    this.#link();
+    this.go(this.#current);
+  }
+
+  async #link() {
+    const { signal } = (this.#linking = new AbortController());
+    const waiting = this.worklist.items.filter((item) => item.candidates === null && !this.#tooLong(item));
+    const filters = Object.fromEntries(Object.entries(this.#filters).map(([kind, value]) => [kind, value ? [value] : []]));
+    let found = 0;
+    const take = (number, candidates) => {
+      waiting[number].candidates = candidates;
+      found += 1;
+      if (waiting[number] === this.#current) this.#marked = this.#firstOpen();
+      this.#soon();
+    };
+    try {
+      await api.link(this.worklist.linker, waiting.map(({ text }) => text), { limits: this.limits, filters, signal, found: take });
+      if (found) announce(`${some(found, "mention")} linked`);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (await this.onRefusal(error)) this.#link();
+      else notice(`Linking stopped: ${error.message}.`, "Go on", () => { notice(); this.#link(); });
+    }
+    this.#soon();
+  }
+
+  #tooLong(item) {
+    const most = this.limits.mention_characters;
+    item.problem = item.text.length > most && [...item.text].length > most ? `too long to be linked: more than ${count(most)} characters` : null;
+    return item.problem !== null;
+  }
+
+  /** Draw again, but not for each of thousands of answers. */
+  #soon() {
+    this.#later ||= setTimeout(() => {
+      this.#later = 0;
+      this.draw();
+    }, 150);
+  }
+
+  // What is shown
+
+  #sift(changed) {
+    Object.assign(this.#sieve, changed);
+    this.#look();
+    if (!this.#view.includes(this.#current)) this.#current = this.#view[0] ?? null;
+    this.go(this.#current);
+  }
+
+  #look() {
+    const { state, text, order } = this.#sieve;
+    const wanted = this.worklist.items.filter((item) =>
+      (state === "all" || stateOf(item) === state) && (!text || item.text.toLowerCase().includes(text)));
+    const way = { given: 0, sure: 1, unsure: -1 }[order];
+    this.#view = way ? wanted.toSorted((one, other) => way * (sureOf(other) - sureOf(one))) : wanted;
+  }
+
+  /** Make an item the current one. */
+  go(item, { pane } = {}) {
+    this.#current = item ?? null;
+    this.#marked = this.#firstOpen();
+    if (pane) find("work").dataset.pane = pane;
+    this.draw();
+    this.#map();
+  }
+
+  /** The accepted candidate, else the first that is not rejected. */
+  #firstOpen() {
+    if (this.#current === null) return 0;
+    const shown = shownOf(this.#current);
+    const chosen = this.#current.decision?.candidate?.concept_id;
+    const at = shown.findIndex((one) => (chosen ? one.concept_id === chosen : !this.#current.rejected.includes(one.concept_id)));
+    return Math.max(at, 0);
+  }
+
+  draw() {
+    const { worklist } = this;
+    if (!worklist) return;
+    this.#look();
+    const inside = document.querySelector(".review").contains(document.activeElement) && document.activeElement.closest(".candidate");
+    this.#list.show(this.#view, this.#current);
+    review(worklist, this.#current, this.#marked, {
+      accept: (candidate) => this.accept(candidate),
+      reject: (candidate) => this.reject(candidate),
+      open: (id) => this.openConcept(id),
+    });
+    if (inside) find("mention").focus();
+    this.#drawProgress();
+  }
+
+  #drawProgress() {
+    const { items } = this.worklist;
+    const counts = { all: items.length, open: 0, accepted: 0, nil: 0 };
+    let linked = 0;
+    for (const item of items) {
+      counts[stateOf(item)] += 1;
+      linked += item.candidates !== null || Boolean(item.problem);
+    }
+    const decided = items.length - counts.open;
+    find("decided").textContent = `${count(decided)} of ${count(items.length)} decided`;
+    Object.assign(find("done"), { max: items.length || 1, value: decided });
+    find("linking").textContent = linked < items.length ? `linked ${count(linked)}` : "";
+    const plain = this.worklist.plain.length;
+    find("plain").hidden = plain === 0;
+    find("plain").textContent = `Accept ${some(plain, "same name")}`;
+    find("states").replaceChildren(...Object.entries(STATES).map(([state, words]) => make("button", {
+      type: "button", "aria-pressed": String(this.#sieve.state === state), "data-state": state,
+      onclick: () => { this.#sift({ state }); find("states").querySelector(`[data-state=${state}]`).focus(); },
+    }, words, " ", make("span", { class: "number" }, count(counts[state])))));
+  }
+
+  async #map() {
+    this.#mapping.abort();
+    if (!find("map-field").open || this.#current === null || find("work").hidden) return;
+    const { signal } = (this.#mapping = new AbortController());
+    const { text } = this.#current;
+    try {
+      const map = await api.map(this.worklist.linker, text, signal);
+      drawMap(map, text, shownOf(this.#current)[this.#marked]?.concept_id, (id) => this.openConcept(id));
+    } catch (error) {
+      if (!signal.aborted) find("told").textContent = `No map: ${error.message}.`;
+    }
+  }
+
+  openConcept(id) {
+    openConcept(id, (one, signal) => api.concept(this.worklist.linker, one, signal), (candidate) => this.accept(candidate));
+  }
+
+  search(text, signal) {
+    return api.search(this.worklist.linker, text, this.#filters.types, signal);
+  }
+
+  // What is done
+
+  get marked() {
+    return this.#current && shownOf(this.#current)[this.#marked];
+  }
+
+  mark(step) {
+    if (this.#current === null) return;
+    const last = shownOf(this.#current).length - 1;
+    this.#marked = Math.max(0, Math.min(last, this.#marked + step));
+    this.draw();
+    if (this.marked) announce(`${this.marked.preferred_name}, ${this.marked.concept_id}`);
+  }
+
+  step(by) {
+    const at = this.#view.indexOf(this.#current) + by;
+    const item = this.#view[at];
+    if (!item) return;
+    this.go(item);
+    this.#tell();
+  }
+
+  accept(candidate = this.marked) {
+    if (!this.#current || !candidate) return;
+    // What was found says more than what was picked by hand: a score, and by which name.
+    const found = this.#current.candidates?.find((one) => one.concept_id === candidate.concept_id) ?? candidate;
+    this.#decide(found, `Accepted ${found.preferred_name}.`);
+  }
+
+  acceptNumber(number) {
+    this.accept(this.#current && shownOf(this.#current)[number - 1] || null);
+  }
+
+  nil() {
+    if (this.#current) this.#decide(null, "NIL.");
+  }
+
+  #decide(candidate, words) {
+    const item = this.#current;
+    const after = this.#view.slice(this.#view.indexOf(item) + 1);
+    this.worklist.decide(item, candidate);
+    this.#changed();
+    const next = [...after, ...this.#view].find((one) => one.decision === null);
+    this.go(next ?? item);
+    if (next) this.#tell(words);
+    else announce(`${words} All mentions are decided.`);
+  }
+
+  reject(candidate = this.marked) {
+    if (!this.#current || !candidate) return;
+    this.worklist.reject(this.#current, candidate);
+    this.#changed();
+    this.go(this.#current);
+    const taken = this.#current.rejected.includes(candidate.concept_id);
+    announce(`${taken ? "Rejected" : "No longer rejected:"} ${candidate.preferred_name}`);
+  }
+
+  acceptPlain() {
+    const number = this.worklist.acceptPlain();
+    this.#changed();
+    this.go(this.worklist.items.find((item) => item.decision === null) ?? this.#current);
+    announce(`${some(number, "mention")} accepted`);
+  }
+
+  undo() {
+    const items = this.worklist.undo();
+    if (!items.length) return announce("Nothing to undo");
+    this.#changed();
+    this.go(items[0]);
+    this.#tell("Undone.");
+  }
+
+  #tell(words = "") {
+    const { text } = this.#current;
+    const best = this.marked ? `best candidate ${this.marked.preferred_name}` : "no candidate";
+    announce(`${words} ${text}: ${best}`);
+  }
+
+  #changed() {
+    this.onChange?.();
+  }
+}
+
+const sureOf = ({ candidates }) => candidates?.[0]?.confidence ?? candidates?.[0]?.score ?? -1;
