@@ -55,6 +55,8 @@ function showStart() {
   find("linker").replaceChildren(...about.linkers.map(({ name, title }) =>
     make("option", { value: name, selected: name === linker.name }, title)));
   tellLinker(linker);
+  // Where a keyboard would cover half the screen, it comes when it is wanted.
+  if (matchMedia("(hover: hover)").matches) find("text").focus();
 }
 
 function tellLinker({ title, names, concepts }) {
@@ -70,7 +72,7 @@ function showWork(worklist) {
   tellLinker(linker);
   document.title = `${some(worklist.items.length, "mention")} \u00b7 sapbert`;
   work.open(worklist, linker, about.limits);
-  find("list").focus();
+  find("mention").focus();
 }
 
 function begin(given) {
@@ -138,7 +140,6 @@ function wire() {
     showStart();
     notice();
     announce("Forgotten");
-    find("text").focus();
   });
   find("key-form").addEventListener("submit", (event) => {
     event.preventDefault();

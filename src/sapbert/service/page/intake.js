@@ -37,6 +37,9 @@ export function startIntake(begin) {
     event.preventDefault();
     take(text.value);
   });
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("begin").requestSubmit();
+  });
   find("example").addEventListener("click", () => {
     text.value = EXAMPLE.join("\n");
     list(text.value);

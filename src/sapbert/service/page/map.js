@@ -16,16 +16,15 @@ export function drawMap(map, mention, concept, open) {
   const place = scale([map, ...map.points], width, height);
   const points = map.points.map((point) => ({ ...point, at: place(point), own: point.concept_ids.includes(concept) }));
   const [x, y] = place(map);
-  const taken = [];
-  const title = [x, y, mention];
-  const words = [label(taken, title, width, "mention"),
+  const taken = [[x, y], ...points.map(({ at }) => at)].map(([left, top]) => [left - 5, top - 5, left + 5, top + 5]);
+  const words = [label(taken, [x, y, mention], width, "mention"),
     ...points.toSorted((one, other) => other.own - one.own || other.score - one.score)
       .map(({ at, name, own }) => label(taken, [...at, name], width, own ? "own" : ""))];
   const dots = points.map((point, number) => dot(point, number === 0, open));
   frame.replaceChildren(draw("svg", {
     viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": `The names nearest to ${mention}`,
     onkeydown: (event) => walk(event, dots),
-  }, ...dots, draw("path", { class: "mention", d: `M${x},${y - 8}l8,8l-8,8l-8,-8z` }), ...words.filter(Boolean)));
+  }, ...words.filter(Boolean), ...dots, draw("path", { class: "mention", d: `M${x},${y - 8}l8,8l-8,8l-8,-8z` })));
   const [first, second = 0] = map.explained;
   find("told").textContent = `Names that lie together mean alike. The plane shows ${Math.round(100 * (first + second))} % of how they differ.`;
 }
@@ -43,7 +42,7 @@ function label(taken, [x, y, name], width, kind) {
   const text = name.length > 28 ? `${name.slice(0, 27)}\u2026` : name;
   const wide = text.length * LETTER * (kind === "mention" ? 1.25 : 1);
   for (const [start, anchor] of [[x + 10, "start"], [x - 10 - wide, "end"]]) {
-    const box = [start, y - 8, start + wide, y + 8];
+    const box = [start, y - 7, start + wide, y + 7];
     if (start < 2 || start + wide > width - 2 || taken.some((other) => overlap(box, other))) continue;
     taken.push(box);
     return draw("text", { class: kind, x: anchor === "end" ? x - 10 : x + 10, y: y + 4, "text-anchor": anchor }, text);

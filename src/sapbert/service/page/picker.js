@@ -60,6 +60,7 @@ export function startPicker(ask, pick) {
     results = [];
     look();
   });
+  field.addEventListener("focus", () => field.closest(".other").scrollIntoView({ block: "nearest" }));
   field.addEventListener("blur", close);
   field.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

@@ -4,6 +4,7 @@ import { find, make } from "./dom.js";
 
 const HOW = { exact: "the same name", dense: "a similar name", hybrid: "a similar name and spelling", hand: "picked by hand" };
 const CARRIED = 6;
+const FEW = 5;
 
 /** The candidates that are shown: those found, and one picked by hand that is not among them. */
 export function shownOf(item) {
@@ -12,12 +13,15 @@ export function shownOf(item) {
   return picked && !found.some((one) => one.concept_id === picked.concept_id) ? [...found, picked] : found;
 }
 
-/** Draw an item; `acts` has accept(candidate), reject(candidate), open(concept_id). */
-export function review(worklist, item, marked, acts) {
+/** Draw an item, the first of its candidates or `all`; `acts` has accept(one), reject(one), open(id). */
+export function review(worklist, item, { marked, all }, acts) {
   find("mention").textContent = item?.text ?? "Nothing here";
   find("where").textContent = item ? whereOf(worklist, item) : "No mention is like this. Choose another view of the list.";
   const candidates = item ? shownOf(item) : [];
-  find("candidates").replaceChildren(...candidates.map((one, at) => card(item, one, at, at === marked, acts)));
+  const few = all || marked >= FEW ? candidates : candidates.slice(0, FEW);
+  find("more").hidden = few.length === candidates.length;
+  find("more").textContent = `${candidates.length - few.length} more`;
+  find("candidates").replaceChildren(...few.map((one, at) => card(item, one, at, at === marked, acts)));
   const words = item ? wordsFor(item, candidates) : "";
   find("none").textContent = words;
   find("none").hidden = !words;
@@ -72,7 +76,7 @@ function byWhat({ how, matched_name, preferred_name }) {
 function sureness({ score, confidence }) {
   if (score == null) return make("div", { class: "sure" });
   const share = Math.min(Math.max(confidence ?? score, 0), 1);
-  const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("span"));
+  const bar = make("span", { class: "meter", "aria-hidden": "true" }, make("span"));
   bar.firstChild.style.width = `${100 * share}%`;
   return make("div", { class: "sure" }, bar,
     confidence == null ? null : make("strong", {}, `${Math.round(100 * confidence)} % sure`),

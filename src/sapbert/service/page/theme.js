@@ -14,7 +14,10 @@
   const apply = () => {
     document.documentElement.dataset.theme = shown();
     const button = document.getElementById("theme");
-    if (button) button.textContent = shown() === "dark" ? "Light" : "Dark";
+    const other = shown() === "dark" ? "Light" : "Dark";
+    if (!button) return;
+    button.textContent = other;
+    button.setAttribute("aria-label", `${other} colours`);
   };
   apply();
   system.addEventListener("change", apply);

@@ -15,6 +15,8 @@ export class Work {
   #view = [];
   #current = null;
   #marked = 0;
+  #all = false;
+  #mapped = { text: null, map: null };
   #sieve = { state: "all", text: "", order: "given" };
   #filters = { ...EMPTY };
   #linking = new AbortController();
@@ -26,8 +28,15 @@ export class Work {
     this.onRefusal = onRefusal;
     find("filter").addEventListener("input", settled(() => this.#sift({ text: find("filter").value.trim().toLowerCase() }), 100));
     find("order").addEventListener("change", () => this.#sift({ order: find("order").value }));
-    find("map-field").addEventListener("toggle", () => this.#map());
-    new ResizeObserver(settled(() => this.#map(), 200)).observe(find("map"));
+    find("map-field").addEventListener("toggle", () => {
+      if (find("map-field").open) find("map-field").scrollIntoView({ block: "nearest" });
+      this.#map();
+    });
+    find("more").addEventListener("click", () => {
+      this.#all = true;
+      this.draw();
+    });
+    window.addEventListener("resize", settled(() => this.#map(), 200));
     for (const kind of Object.keys(EMPTY)) {
       find(kind).addEventListener("change", () => {
         this.#filters[kind] = find(kind).value;
@@ -58,6 +67,7 @@ export class Work {
     this.#later = 0;
     this.#view = [];
     this.#current = null;
+    this.#mapped = { text: null, map: null };
     this.worklist = null;
     this.#list.show([], null);
     for (const id of ["map", "candidates", "mention", "where", "told"]) find(id).replaceChildren();
@@ -132,6 +142,7 @@ export class Work {
 
   /** Make an item the current one. */
   go(item, { pane } = {}) {
+    if (item !== this.#current) this.#all = false;
     this.#current = item ?? null;
     this.#marked = this.#firstOpen();
     if (pane) find("work").dataset.pane = pane;
@@ -154,7 +165,7 @@ export class Work {
     this.#look();
     const inside = document.querySelector(".review").contains(document.activeElement) && document.activeElement.closest(".candidate");
     this.#list.show(this.#view, this.#current);
-    review(worklist, this.#current, this.#marked, {
+    review(worklist, this.#current, { marked: this.#marked, all: this.#all }, {
       accept: (candidate) => this.accept(candidate),
       reject: (candidate) => this.reject(candidate),
       open: (id) => this.openConcept(id),
@@ -174,10 +185,11 @@ export class Work {
     const decided = items.length - counts.open;
     find("decided").textContent = `${count(decided)} of ${count(items.length)} decided`;
     Object.assign(find("done"), { max: items.length || 1, value: decided });
+    find("csv").classList.toggle("strong", decided === items.length);
     find("linking").textContent = linked < items.length ? `linked ${count(linked)}` : "";
     const plain = this.worklist.plain.length;
     find("plain").hidden = plain === 0;
-    find("plain").textContent = `Accept ${some(plain, "same name")}`;
+    find("plain").textContent = `Accept ${some(plain, "exact match", "exact matches")}`;
     find("states").replaceChildren(...Object.entries(STATES).map(([state, words]) => make("button", {
       type: "button", "aria-pressed": String(this.#sieve.state === state), "data-state": state,
       onclick: () => { this.#sift({ state }); find("states").querySelector(`[data-state=${state}]`).focus(); },
@@ -190,8 +202,8 @@ export class Work {
     const { signal } = (this.#mapping = new AbortController());
     const { text } = this.#current;
     try {
-      const map = await api.map(this.worklist.linker, text, signal);
-      drawMap(map, text, shownOf(this.#current)[this.#marked]?.concept_id, (id) => this.openConcept(id));
+      if (this.#mapped.text !== text) this.#mapped = { text, map: await api.map(this.worklist.linker, text, signal) };
+      drawMap(this.#mapped.map, text, shownOf(this.#current)[this.#marked]?.concept_id, (id) => this.openConcept(id));
     } catch (error) {
       if (!signal.aborted) find("told").textContent = `No map: ${error.message}.`;
     }
@@ -216,6 +228,7 @@ export class Work {
     const last = shownOf(this.#current).length - 1;
     this.#marked = Math.max(0, Math.min(last, this.#marked + step));
     this.draw();
+    this.#map();
     if (this.marked) announce(`${this.marked.preferred_name}, ${this.marked.concept_id}`);
   }
 
