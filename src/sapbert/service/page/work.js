@@ -6,12 +6,14 @@ import { announce, count, find, make, notice, settled, some } from "./dom.js";
 import { List, stateOf } from "./list.js";
 import { drawMap } from "./map.js";
 import { review, shownOf } from "./review.js";
+import { isPlain } from "./worklist.js";
 
 const STATES = { all: "All", open: "To do", accepted: "Accepted", nil: "NIL" };
 const EMPTY = { types: "", prefixes: "" };
 
 export class Work {
   #list = new List((item) => this.go(item, { pane: "review" }));
+  #sorted = [];
   #view = [];
   #current = null;
   #marked = 0;
@@ -20,6 +22,7 @@ export class Work {
   #sieve = { state: "all", text: "", order: "given" };
   #filters = { ...EMPTY };
   #linking = new AbortController();
+  #hurry = settled((item) => this.#linkFirst(item), 120);
   #mapping = new AbortController();
   #later = 0;
 
@@ -54,7 +57,7 @@ export class Work {
     find("filter").value = "";
     find("order").value = "given";
     this.#sieve = { state: "all", text: "", order: "given" };
-    this.#view = worklist.items;
+    this.#sort();
     this.go(worklist.items.find((item) => item.decision === null) ?? worklist.items[0]);
     this.#link();
   }
@@ -65,6 +68,7 @@ export class Work {
     this.#mapping.abort();
     clearTimeout(this.#later);
     this.#later = 0;
+    this.#sorted = [];
     this.#view = [];
     this.#current = null;
     this.#mapped = { text: null, map: null };
@@ -90,23 +94,32 @@ export class Work {
   async #link() {
     const { signal } = (this.#linking = new AbortController());
     const waiting = this.worklist.items.filter((item) => item.candidates === null && !this.#tooLong(item));
-    const filters = Object.fromEntries(Object.entries(this.#filters).map(([kind, value]) => [kind, value ? [value] : []]));
-    let found = 0;
-    const take = (number, candidates) => {
-      waiting[number].candidates = candidates;
-      found += 1;
-      if (waiting[number] === this.#current) this.#marked = this.#firstOpen();
-      this.#soon();
-    };
     try {
-      await api.link(this.worklist.linker, waiting.map(({ text }) => text), { limits: this.limits, filters, signal, found: take });
-      if (found) announce(`${some(found, "mention")} linked`);
+      await this.#ask(waiting, signal);
+      if (waiting.length) announce(`${some(waiting.length, "mention")} linked`);
     } catch (error) {
       if (signal.aborted) return;
       if (await this.onRefusal(error)) this.#link();
       else notice(`Linking stopped: ${error.message}.`, "Go on", () => { notice(); this.#link(); });
     }
     this.#soon();
+  }
+
+  /** Link what somebody looks at before its turn comes; if that fails, it is told when its turn comes. */
+  async #linkFirst(item) {
+    if (item === this.#current && item.candidates === null && !item.problem) {
+      await this.#ask([item], this.#linking.signal).catch(() => {});
+    }
+  }
+
+  #ask(items, signal) {
+    const filters = Object.fromEntries(Object.entries(this.#filters).map(([kind, value]) => [kind, value ? [value] : []]));
+    const found = (number, candidates) => {
+      items[number].candidates = candidates;
+      if (items[number] === this.#current) this.#marked = this.#firstOpen();
+      this.#soon();
+    };
+    return api.link(this.worklist.linker, items.map(({ text }) => text), { limits: this.limits, filters, signal, found });
   }
 
   #tooLong(item) {
@@ -119,25 +132,31 @@ export class Work {
   #soon() {
     this.#later ||= setTimeout(() => {
       this.#later = 0;
+      this.#sort();
       this.draw();
-    }, 150);
+    }, 200);
   }
 
   // What is shown
 
   #sift(changed) {
     Object.assign(this.#sieve, changed);
+    this.#sort();
     this.#look();
     if (!this.#view.includes(this.#current)) this.#current = this.#view[0] ?? null;
     this.go(this.#current);
   }
 
+  #sort() {
+    const way = { given: 0, sure: 1, unsure: -1 }[this.#sieve.order];
+    const { items } = this.worklist;
+    this.#sorted = way ? items.toSorted((one, other) => way * (sureOf(other) - sureOf(one))) : items;
+  }
+
   #look() {
-    const { state, text, order } = this.#sieve;
-    const wanted = this.worklist.items.filter((item) =>
-      (state === "all" || stateOf(item) === state) && (!text || item.text.toLowerCase().includes(text)));
-    const way = { given: 0, sure: 1, unsure: -1 }[order];
-    this.#view = way ? wanted.toSorted((one, other) => way * (sureOf(other) - sureOf(one))) : wanted;
+    const { state, text } = this.#sieve;
+    this.#view = state === "all" && !text ? this.#sorted : this.#sorted.filter((item) =>
+      (state === "all" || stateOf(item) === state) && item.text.toLowerCase().includes(text));
   }
 
   /** Make an item the current one. */
@@ -148,6 +167,7 @@ export class Work {
     if (pane) find("work").dataset.pane = pane;
     this.draw();
     this.#map();
+    if (item) this.#hurry(item);
   }
 
   /** The accepted candidate, else the first that is not rejected. */
@@ -177,17 +197,17 @@ export class Work {
   #drawProgress() {
     const { items } = this.worklist;
     const counts = { all: items.length, open: 0, accepted: 0, nil: 0 };
-    let linked = 0;
+    let [linked, plain] = [0, 0];
     for (const item of items) {
       counts[stateOf(item)] += 1;
       linked += item.candidates !== null || Boolean(item.problem);
+      plain += isPlain(item);
     }
     const decided = items.length - counts.open;
     find("decided").textContent = `${count(decided)} of ${count(items.length)} decided`;
     Object.assign(find("done"), { max: items.length || 1, value: decided });
     find("csv").classList.toggle("strong", decided === items.length);
     find("linking").textContent = linked < items.length ? `linked ${count(linked)}` : "";
-    const plain = this.worklist.plain.length;
     find("plain").hidden = plain === 0;
     find("plain").textContent = `Accept ${some(plain, "exact match", "exact matches")}`;
     find("states").replaceChildren(...Object.entries(STATES).map(([state, words]) => make("button", {

@@ -48,15 +48,8 @@ export class Worklist {
     });
   }
 
-  /** Mentions that are exactly one concept's name, not decided yet: nobody needs to look at them. */
-  get plain() {
-    return this.items.filter(({ decision, candidates, rejected }) =>
-      decision === null && candidates?.[0]?.how === "exact" && candidates[1]?.how !== "exact"
-      && !rejected.includes(candidates[0].concept_id));
-  }
-
   acceptPlain() {
-    const items = this.plain;
+    const items = this.items.filter(isPlain);
     this.#change(items, (item) => { item.decision = { candidate: item.candidates[0] }; });
     return items.length;
   }
@@ -96,6 +89,11 @@ export class Worklist {
     }
   }
 }
+
+/** Whether a mention, not decided yet, is exactly one concept's name: nobody needs to look at it. */
+export const isPlain = ({ decision, candidates, rejected }) =>
+  decision === null && candidates?.[0]?.how === "exact" && candidates[1]?.how !== "exact"
+  && !rejected.includes(candidates[0].concept_id);
 
 function pack({ number, decision, rejected }) {
   const { candidate } = decision ?? {};
