@@ -9,7 +9,9 @@ import sapbert
 
 HEAVY = {
     "faiss",
+    "fastapi",
     "matplotlib",
+    "mcp",
     "numpy",
     "onnxruntime",
     "pandas",
@@ -18,6 +20,7 @@ HEAVY = {
     "spacy",
     "torch",
     "transformers",
+    "uvicorn",
 }
 
 

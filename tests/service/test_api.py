@@ -26,6 +26,15 @@ def lines(answer: Any) -> list[Any]:
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
+def half_sure(linker: Linker, *, exact: bool) -> Linker:
+    """Return the same linker, calibrated to be half sure of everything."""
+    half = Platt(0.0, 0.0, 0.0)
+    calibration = Calibration(
+        index="f00d", exact=exact, sparse_weight=0.0, method=Method.PLATT, curve=half, threshold=None
+    )
+    return Linker(linker.encoder, linker.search, linker.entries, fingerprint="f00d", calibration=calibration)
+
+
 # Linking
 
 
@@ -120,19 +129,23 @@ def test_an_answer_too_large_to_hold_must_be_streamed(
 
 def test_a_calibrated_linker_says_how_sure_it_is(make_bench: MakeBench, linkers: dict[str, Linker]) -> None:
     plain = linkers["disease"]
-    half = Platt(0.0, 0.0, 0.0)
-    calibration = Calibration(
-        index="f00d", exact=True, sparse_weight=0.0, method=Method.PLATT, curve=half, threshold=None
-    )
-    calibrated = Linker(
-        plain.encoder, plain.search, plain.entries, fingerprint="f00d", calibration=calibration
-    )
-    bench = make_bench(served={"sure": calibrated})
+    bench = make_bench(served={"sure": half_sure(plain, exact=True)})
 
     assert [c["confidence"] for c in bench.link("cold", k=2)[0]["candidates"]] == [0.5, None]
     assert bench.client.get("/v1/version").json()["linkers"][0]["calibrated"] is True
     error = error_of(bench.client.post("/v1/link", json={"mentions": ["cold"], "exact": False}), 422)
     assert error == "the calibration was fitted with exact names first; link likewise"
+
+
+def test_where_nobody_says_exact_names_come_first_unless_calibrated_without(
+    make_bench: MakeBench, linkers: dict[str, Linker]
+) -> None:
+    plain = linkers["disease"]
+    assert (
+        make_bench(served={"sure": half_sure(plain, exact=False)}).link("cold")[0]["candidates"][0]["how"]
+        == "dense"
+    )
+    assert make_bench().link("cold")[0]["candidates"][0]["how"] == "exact"
 
 
 # What cannot be asked

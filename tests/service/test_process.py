@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -18,14 +16,11 @@ from typing import Any
 
 import pytest
 
-from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.index.build import build_index
 from sapbert.index.settings import IndexSettings
-from tests.cli.conftest import Sapbert, refused
 from tests.index.conftest import NgramEncoder, write
 from tests.linking.conftest import FACTS, ROWS
 
-pytest_plugins = ["tests.cli.conftest"]
 PATIENCE = 60
 
 
@@ -43,7 +38,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     folders = (Path(__file__).parent / "stub", Path(__file__).parents[2], *sys.path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, folders)))
-    monkeypatch.setattr(OnnxEncoder, "open", lambda folder, **_options: NgramEncoder(64))
 
 
 class Process:
@@ -193,61 +187,6 @@ def test_requests_in_flight_are_answered_before_the_service_ends(
         connection.send(body[-1:])
         assert connection.getresponse().status == 200
     process.end()
-
-
-# What refuses to start
-
-
-def test_a_damaged_index_refuses_to_start_in_one_line(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
-    damaged = Path(shutil.copytree(index, tmp_path / "damaged"))
-    vectors = damaged / "vectors.npy"
-    content = bytearray(vectors.read_bytes())
-    content[-1] ^= 1
-    vectors.write_bytes(content)
-
-    line = refused(sapbert("serve", damaged, "--port", 0))
-
-    assert "vectors.npy" in line
-    assert "checksum" in line
-
-
-@pytest.mark.parametrize("what", ["nowhere", "nowhere.toml"])
-def test_what_is_not_there_refuses_to_start_in_one_line(sapbert: Sapbert, tmp_path: Path, what: str) -> None:
-    assert what in refused(sapbert("serve", tmp_path / what))
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_others_are_not_let_in_without_keys(sapbert: Sapbert, index: Path, host: str) -> None:
-    line = refused(sapbert("serve", index, "--host", host))
-    assert f"{host} can be reached by others, and no key is configured" in line
-    assert "--new-key" in line
-
-
-def test_a_port_in_use_is_told(sapbert: Sapbert, index: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        line = refused(sapbert("serve", index, "--port", port))
-    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in line
-
-
-def test_something_must_be_served(sapbert: Sapbert) -> None:
-    done = sapbert("serve")
-    assert done.code == 2
-    assert "give an index" in done.err
-
-
-def test_a_new_key_fits_the_configuration_and_is_told_once(sapbert: Sapbert, tmp_path: Path) -> None:
-    from sapbert.service.keys import owner_of
-    from sapbert.service.settings import settings_of
-
-    done = sapbert("serve", "--new-key", "alice")
-
-    assert done.code == 0
-    config = tmp_path / "service.toml"
-    config.write_text('[linkers.a]\nindex = "x"\n' + done.out)
-    key = done.err.split()[-1]
-    assert owner_of(key, settings_of(config).keys) == "alice"
-    assert key not in done.out
 
 
 # Language models

@@ -14,7 +14,7 @@ from sapbert.encoder.transformer import TransformerEncoder, load_encoder, tokeni
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.batches import Batch
 from sapbert.training.losses import LossName, make_loss
-from sapbert.training.mining import MiningSettings
+from sapbert.training.mining import MiningSettings, mine, pair_masks
 from sapbert.training.step import Encode, Step, StepReport
 from tests.encoder.tiny import FAMILIES
 from tests.training.test_batches import make_batches
@@ -23,14 +23,20 @@ LOSSES: tuple[LossName, ...] = ("ms", "circle", "nca", "lifted", "infonce", "tri
 
 
 def gradients(
-    base: Path, batch: Batch, *, loss: LossName = "ms", chunk: int | None = None, dropout: bool = False
+    base: Path,
+    batch: Batch,
+    *,
+    loss: LossName = "ms",
+    chunk: int | None = None,
+    dropout: bool = False,
+    leading: int | None = None,
 ) -> tuple[StepReport, dict[str, Tensor]]:
     """The report and the gradient of one step of a fresh model."""
     model, tokenizer = load_encoder(base)
     model.train(dropout)
     torch.manual_seed(5)
     encode = Encode(model, pad_id=tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None)
-    step = Step(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), chunk)
+    step = Step(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), chunk, leading)
     report = step(batch, lambda objective: objective)
     return report, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
@@ -53,6 +59,29 @@ def test_a_batch_in_chunks_gives_the_gradient_of_one_pass(
     assert (whole.positives, whole.negatives) == (parts.positives, parts.negatives)
     assert_close(found, expected)
     assert any(gradient.abs().max() > 1e-4 for gradient in expected.values())
+
+
+def test_leading_dimensions_are_trained_as_if_there_were_no_others(
+    tiny_pairs: Pairs, tiny_base: Path
+) -> None:
+    batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
+    encoder = TransformerEncoder.open(tiny_base, device="cpu")
+    encode = Encode(
+        encoder.model, pad_id=encoder.tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None
+    )
+    vectors = encode(batch.tokens, np.arange(len(batch.tokens.lengths)))
+    masks = pair_masks(torch.from_numpy(batch.labels), torch.from_numpy(batch.share))
+
+    def loss_of(some: Tensor) -> float:
+        unit = some / some.norm(dim=1, keepdim=True)
+        hard = mine(unit, unit, *masks, MiningSettings())
+        return make_loss("infonce")(unit, unit, hard).item()
+
+    both, _ = gradients(tiny_base, batch, loss="infonce", leading=4)
+    assert both.loss.item() == pytest.approx((loss_of(vectors) + loss_of(vectors[:, :4])) / 2, abs=1e-6)
+    in_chunks, found = gradients(tiny_base, batch, loss="infonce", leading=4, chunk=5)
+    assert in_chunks.loss.item() == pytest.approx(both.loss.item(), abs=1e-6)
+    assert_close(found, gradients(tiny_base, batch, loss="infonce", leading=4)[1])
 
 
 def test_dropout_is_replayed_in_the_second_pass(tiny_pairs: Pairs, tiny_base: Path) -> None:
@@ -102,7 +131,7 @@ from torch import distributed
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.gather import sum_gradients, world
 from sapbert.training.losses import make_loss
-from sapbert.training.mining import MiningSettings
+from sapbert.training.mining import MiningSettings, mine, pair_masks
 from sapbert.training.step import Encode, Step
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.transformer import load_encoder

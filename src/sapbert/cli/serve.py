@@ -53,14 +53,14 @@ def serve(
         from sapbert.service.run import Plan
         from sapbert.service.run import serve as run
     except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "fastapi", "serve") from error
+        raise _missing(error, "serve") from error
     run(
         Plan(
             path=what,
             host=host,
             port=port,
             workers=workers,
-            threads=threads or _share_of_cores(workers),
+            threads=threads,
             without_keys=without_keys,
             log_mentions=log_mentions,
         ),
@@ -72,26 +72,25 @@ def _announce(address: str, linkers: Sequence[str]) -> None:
     typer.echo(f"{address} serves {', '.join(linkers)}; Ctrl-C stops it", err=True)
 
 
-def _share_of_cores(workers: int) -> int | None:
-    import os
-
-    return max(1, (os.cpu_count() or 1) // workers) if workers > 1 else None
-
-
 def _serve_mcp(path: Path, threads: int | None) -> None:
     try:
         from sapbert.service.mcp import serve_stdio
+        from sapbert.service.settings import settings_of
         from sapbert.service.state import load_state
     except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "mcp", "mcp") from error
-    serve_stdio(load_state(path, threads=threads, verify=True))
+        raise _missing(error, "mcp") from error
+    serve_stdio(load_state(settings_of(path), threads=threads, verify=True))
 
 
 def _print_key(name: str) -> None:
     try:
         from sapbert.service.keys import make_key
     except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "fastapi", "serve") from error
+        raise _missing(error, "serve") from error
     key, digest = make_key()
     typer.echo(f'[keys."{name}"]\nsha256 = "{digest}"')
     typer.echo(f"the key of {name}, which is kept nowhere: {key}", err=True)
+
+
+def _missing(error: ModuleNotFoundError, extra: str) -> MissingExtraError:
+    return MissingExtraError((error.name or extra).partition(".")[0], extra)

@@ -154,7 +154,7 @@ class OnnxEncoder:
         _check_files(folder, description, verify=verify)
         tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
         session = _start(folder / GRAPHS[chosen])
-        return cls(folder, description, tokenizer, session, threads=threads or _usable_cores())
+        return cls(folder, description, tokenizer, session, threads=threads or usable_cores())
 
     @property
     def dimension(self) -> int:
@@ -242,7 +242,7 @@ def _start(graph: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
     """Count the cores this process may use, which in a container are fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -73,7 +73,7 @@ async def link_mentions(asked: LinkRequest, request: Request, linker: LinkerName
     exchange = exchange_of(request)
     served = exchange.state.linker(linker)
     settings = LinkSettings(
-        exact=asked.exact,
+        exact=served.settings().exact if asked.exact is None else asked.exact,
         threshold=asked.threshold,
         types=tuple(asked.types),
         sources=tuple(asked.sources),

@@ -27,15 +27,16 @@ from sapbert.service.logs import log
 from sapbert.service.metrics import OTHER
 from sapbert.service.state import Service, State
 
+FAILED: Final = HTTPException(500, "internal error; the log has more under this X-Request-ID")
 EXCHANGE: Final = "sapbert.exchange"
 """Where a request's `Exchange` is found in its scope."""
+RECONCILE = "/reconcile"
 KEY_PARAMETER = "key"
 """The reconciliation protocol knows keys in addresses, and OpenRefine can send no header."""
 _UNCOUNTED = ("/v1/health", "/v1/ready")
 """Answered even where there is too much to do."""
 _OPEN = ("/", *_UNCOUNTED)
 _OPEN_BELOW = ("/page/",)
-RECONCILE = "/reconcile"
 _HELD_BODIES = 16
 """Bodies of full size that are held at once."""
 _GONE = 499
@@ -46,9 +47,6 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
-
-
-FAILED: Final = HTTPException(500, "internal error; the log has more under this X-Request-ID")
 
 
 @dataclass(slots=True, eq=False)
@@ -144,7 +142,8 @@ class Guard:
         """Read a body within its limits; None where the client left."""
         limits = exchange.state.settings.limits
         told = Headers(scope=scope).get("content-length", "0")
-        if told.isdecimal() and int(told) > limits.body_bytes:
+        # Of very many digits the first tell enough.
+        if told.isdecimal() and int(told[:20]) > limits.body_bytes:
             raise _too_large(limits.body_bytes)
         pieces: list[bytes] = []
         size = 0

@@ -30,6 +30,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
+from sapbert.encoder.onnx import usable_cores
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.service.app import create_app, service_of
 from sapbert.service.logs import log, logging_config
@@ -53,7 +54,7 @@ class Plan:
     port: int = 8000
     workers: int = 1
     threads: int | None = None
-    """Of the encoder, in each worker."""
+    """Of the encoder, in each worker; by default its share of the cores."""
     without_keys: bool = False
     """Others may ask, and need no key."""
     log_mentions: bool = False
@@ -62,10 +63,12 @@ class Plan:
 
     def load(self, *, verify: bool) -> State:
         """Open what is served; refused where strangers could ask."""
-        self.require_keys(settings_of(self.path))
-        return load_state(self.path, threads=self.threads, verify=verify)
+        settings = settings_of(self.path)
+        self._require_keys(settings)
+        share = max(1, usable_cores() // self.workers)
+        return load_state(settings, threads=self.threads or share, verify=verify)
 
-    def require_keys(self, settings: ServiceSettings) -> None:
+    def _require_keys(self, settings: ServiceSettings) -> None:
         """Refuse a service that others reach without a key, unless that is wanted."""
         if settings.keys or self.without_keys or _is_loopback(self.host):
             return

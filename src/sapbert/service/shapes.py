@@ -41,7 +41,12 @@ class Options(_Request):
     threshold: Annotated[
         float | None, Field(ge=-1, le=1, description="Candidates that score less are left out.")
     ] = None
-    exact: Annotated[bool, Field(description="Names that equal the mention answer first.")] = True
+    exact: Annotated[
+        bool | None,
+        Field(
+            description="Whether names that equal the mention answer first; null: unless calibrated without."
+        ),
+    ] = None
     types: Annotated[Words, Field(description="Only concepts of these types.")] = []
     sources: Annotated[Words, Field(description="Only names from these sources.")] = []
     prefixes: Annotated[Words, Field(description="Only concepts whose identifier begins so: mesh.")] = []
@@ -108,7 +113,7 @@ class Name(BaseModel):
 
 
 class Neighbour(BaseModel):
-    """A concept near another, or found by a prefix (then without a score)."""
+    """A concept near another."""
 
     concept_id: str
     preferred_name: str

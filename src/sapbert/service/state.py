@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from sapbert.errors import SapbertError
 from sapbert.service.batching import Batcher
@@ -17,7 +16,7 @@ from sapbert.service.limits import Allowance, allowances, refused
 from sapbert.service.linkers import Served, open_linkers, verify_indexes
 from sapbert.service.logs import log
 from sapbert.service.metrics import Metrics
-from sapbert.service.settings import ServiceSettings, settings_of
+from sapbert.service.settings import ServiceSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,9 +36,8 @@ class State:
         return self.linkers[name]
 
 
-def load_state(path: Path, *, threads: int | None, verify: bool) -> State:
-    """Read a configuration, or take an index, and open all that it names."""
-    settings = settings_of(path)
+def load_state(settings: ServiceSettings, *, threads: int | None, verify: bool) -> State:
+    """Open all that a configuration names; `verify` compares the checksums of indexes."""
     if verify:
         verify_indexes(settings.linkers)
     return State(

@@ -29,6 +29,7 @@ _LEAST = {
     "checkpoint_every": 1,
     "keep": 1,
     "reduction": 1,
+    "leading": 1,
     "rank": 1,
     "alpha": 1,
     "held_out": 0,
@@ -56,6 +57,10 @@ class TrainSettings:
     takes every pair of a batch."""
     margin: float = 0.2
     """How much farther than the positive a negative must be for a triplet to count as learned."""
+    leading: int | None = None
+    """Train so many leading dimensions to work alone as well, so that a small index can keep them only."""
+    blend: float = 1.0
+    """Share of the trained weights in the model that is written; the rest is the base's."""
 
     batch_size: int = 256
     """Pairs a step, over all processes."""
@@ -108,10 +113,17 @@ class TrainSettings:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(f"{name} is above 0, got {value}")
-        if not 0 <= self.warmup < 1:
-            raise ConfigError(f"warmup is a fraction in [0, 1), got {self.warmup}; 0.1 means 10%")
+        self._check_fractions()
         if self.batch_size < 2:
             raise ConfigError("a batch of one pair has no negatives; give at least 2")
+
+    def _check_fractions(self) -> None:
+        if not 0 <= self.warmup < 1:
+            raise ConfigError(f"warmup is a fraction in [0, 1), got {self.warmup}; 0.1 means 10%")
+        if not 0 < self.blend <= 1:
+            raise ConfigError(f"blend is a fraction in (0, 1], got {self.blend}")
+        if self.blend < 1 and self.adapter != "none":
+            raise ConfigError("blend mixes whole models; with an adapter the base is there already")
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

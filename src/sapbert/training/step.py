@@ -25,7 +25,7 @@ from sapbert.encoder.pooling import Pooling, pool
 from sapbert.training.batches import Batch
 from sapbert.training.gather import gather, world
 from sapbert.training.losses import Loss
-from sapbert.training.mining import MiningSettings, mine, pair_masks
+from sapbert.training.mining import HardPairs, MiningSettings, mine, pair_masks
 from sapbert.training.packing import Packed, can_pack, to_device
 
 _CPU_TOKENS = 2048
@@ -101,6 +101,8 @@ class Step:
     device: torch.device
     chunk: int | None
     """Names encoded at a time; None encodes the batch in one pass."""
+    leading: int | None = None
+    """Leading dimensions that are to work alone as well; None asks it of all together only."""
 
     def __call__(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> StepReport:
         """Add the gradient of the batch to the parameters; `scale` is that of mixed precision."""
@@ -133,10 +135,17 @@ class Step:
         names = gather(own)
         labels, share = (to_device(array, self.device) for array in (batch.labels, batch.share))
         positives, negatives = pair_masks(labels, share)
-        hard = mine(names.detach(), names.detach(), positives, negatives, self.mining)
-        loss = self.loss(names, names, hard)
+        loss, hard = self._loss_of(names, positives, negatives)
+        if self.leading is not None:
+            shorter = functional.normalize(names[:, : self.leading], dim=-1)
+            loss = (loss + self._loss_of(shorter, positives, negatives)[0]) / 2
         # Every process computes the whole loss, and gradients are summed over processes.
         return loss / world()[1], StepReport(loss.detach(), hard.positives.sum(), hard.negatives.sum())
+
+    def _loss_of(self, names: Tensor, positives: Tensor, negatives: Tensor) -> tuple[Tensor, HardPairs]:
+        """Mine the pairs of these vectors; returns their loss and them."""
+        hard = mine(names.detach(), names.detach(), positives, negatives, self.mining)
+        return self.loss(names, names, hard), hard
 
 
 def _random_state(device: torch.device) -> list[Tensor]:

@@ -27,7 +27,7 @@ from sapbert.encoder.adapters import trainable_parameters
 from sapbert.encoder.folder import ADAPTER_FOLDER, save_model
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.transformer import TransformerEncoder, load_encoder
-from sapbert.errors import ArtifactError
+from sapbert.errors import ArtifactError, ConfigError
 from sapbert.pairs.artifact import Pairs
 from sapbert.protocols import Encoder
 from sapbert.training.adapt import adapt
@@ -92,6 +92,8 @@ def train(
         done = run.restore(checkpoints.newest(described))
         with Metrics(folder / METRICS, after=done) if first else nullcontext() as metrics:
             run.loop(done, checkpoints, described, metrics, interruption, on_step)
+            if settings.blend < 1:
+                run.blend(metrics)
         if first:
             _write_model(run, target, described, read_metrics(folder / METRICS), overwrite=overwrite)
             shutil.rmtree(folder)
@@ -130,6 +132,8 @@ class _Run:
         loss = make_loss(settings.loss, settings.loss_settings)
         mining = MiningSettings(margin=settings.margin, triplets=settings.triplets)
         encoder, origin = _load(base, settings, device)
+        if settings.leading is not None and settings.leading >= encoder.dimension:
+            raise ConfigError(f"leading is less than the {encoder.dimension} dimensions that {base} has")
         split = split_pairs(pairs, held_out_concepts=settings.held_out, seed=settings.seed)
         batches = Batches(
             pairs,
@@ -148,7 +152,7 @@ class _Run:
             encoder.model,
             _optimizer(encoder.model, settings, device),
             torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16"),
-            Step(_encode(encoder, settings), loss, mining, device, settings.chunk),
+            Step(_encode(encoder, settings), loss, mining, device, settings.chunk, settings.leading),
             settings,
             evaluate or partial(_retrieval, pairs, split.held_out),
             origin,
@@ -188,6 +192,17 @@ class _Run:
                 raise KeyboardInterrupt
             if measure or save:
                 unread.restart_clock()
+
+    def blend(self, metrics: Metrics | None) -> None:
+        """Move all weights back towards the base's, and measure what that gives."""
+        before, _ = load_encoder(self.origin["base"])
+        untrained = before.state_dict()
+        with torch.no_grad():
+            for name, value in self.model.named_parameters():
+                value.lerp_(untrained[name].to(value), 1 - self.settings.blend)
+        figures = self.evaluate(self.encoder)
+        if metrics is not None:
+            metrics.add(self.total, {f"blended_{name}": figure for name, figure in figures.items()})
 
     def _train_on(self, batch: Batch, done: int) -> StepReport:
         """Take one step; returns what it found."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.index.conftest import NgramEncoder
+from tests.index.ngrams import NgramEncoder
 
 from sapbert.encoder import onnx
 
