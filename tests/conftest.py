@@ -1,4 +1,4 @@
-"""What several tests need: real data and a browser where they are at hand, and a way from names to a vocabulary."""
+"""What several tests need: real data and a browser where they are at hand, and how to make a vocabulary."""
 
 from __future__ import annotations
 

@@ -66,6 +66,7 @@ function tellLinker({ title, names, concepts }) {
 
 function showWork(worklist) {
   const linker = about.linkers.find(({ name }) => name === worklist.linker) ?? about.linkers[0];
+  if (linker.name !== worklist.linker) notice(`What this list was compared with is no longer served; ${linker.title} is.`);
   worklist.linker = linker.name;
   find("start").hidden = true;
   find("work").hidden = false;
@@ -78,7 +79,6 @@ function showWork(worklist) {
 function begin(given) {
   const worklist = new Worklist({ ...given, id: String(Math.random()), linker: find("linker").value });
   if (!worklist.items.length) return notice("That column is empty. Choose another.");
-  forget();
   work.kept = worklist.keepList();
   if (!work.kept) notice(NO_ROOM);
   find("text").value = "";
@@ -121,6 +121,8 @@ function wire() {
     const { act, close } = event.target.closest("[data-act], [data-close]")?.dataset ?? {};
     if (act) ACTS[act]();
     if (close) find(close).close();
+    // A button that was clicked with a mouse would take the next Enter for itself.
+    if (event.detail > 0 && event.target.closest(".work button")) document.activeElement.blur();
   });
   find("to-list").addEventListener("click", () => { find("work").dataset.pane = "list"; });
   find("plain").addEventListener("click", () => work.acceptPlain());
@@ -156,12 +158,13 @@ function wire() {
 /** The same list may be open in another tab: what is decided, or forgotten, there holds here. */
 function onOtherTab({ key, newValue }) {
   if (!work.worklist || !KEPT.includes(key)) return;
-  if (newValue === null) {
-    if (key === KEPT[0]) showStart();
-    return;
+  if (key === KEPT[0]) {
+    if (newValue === null) showStart();
+    else keepNow(); // which tells that it cannot
+  } else if (newValue !== null) {
+    work.worklist.recall();
+    work.draw();
   }
-  work.worklist.recall();
-  work.draw();
 }
 
 async function start() {

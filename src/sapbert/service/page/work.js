@@ -207,6 +207,7 @@ export class Work {
     find("decided").textContent = `${count(decided)} of ${count(items.length)} decided`;
     Object.assign(find("done"), { max: items.length || 1, value: decided });
     find("csv").classList.toggle("strong", decided === items.length);
+    find("list").setAttribute("aria-busy", String(linked < items.length));
     find("linking").textContent = linked < items.length ? `linked ${count(linked)}` : "";
     find("plain").hidden = plain === 0;
     find("plain").textContent = `Accept ${some(plain, "exact match", "exact matches")}`;

@@ -66,10 +66,13 @@ export class Worklist {
     return step.map(([item]) => item);
   }
 
-  /** Keep the list; false where the browser has no room for it. */
+  /** Keep the list in place of any other; false, with nothing kept, where the browser has no room for it. */
   keepList() {
     const { id, linker, columns, column, rows } = this;
-    return keep(LIST, { id, linker, columns, column, rows });
+    forget([DECISIONS]);
+    const kept = keep(LIST, { id, linker, columns, column, rows });
+    if (!kept) forget();
+    return kept;
   }
 
   /** Keep decisions; false where there is no room or another tab keeps another list. */
@@ -120,8 +123,12 @@ export function recallWorklist() {
   }
 }
 
-export function forget() {
-  KEPT.forEach((name) => localStorage.removeItem(name));
+export function forget(names = KEPT) {
+  try {
+    names.forEach((name) => localStorage.removeItem(name));
+  } catch {
+    // A browser that lets pages keep nothing has nothing to forget.
+  }
 }
 
 function keep(name, value) {
