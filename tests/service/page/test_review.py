@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,7 @@ def test_decisions_are_valid_sssom(page: Page, tmp_path: Path) -> None:
     assert [result for report in reports.values() for result in report.results] == []
     columns = ["subject_label", "predicate_modifier", "object_id", "mapping_justification"]
     manner = "semapv:ManualMappingCuration"
-    assert mappings.df[columns].fillna("").values.tolist() == [
+    assert sorted(mappings.df[columns].fillna("").values.tolist()) == [
         ["Heart attack", "", "mesh:D1", manner],
         ["chest pains", "", "sssom:NoTermFound", manner],
         ["chest pains", "Not", "hp:2", manner],
@@ -139,6 +140,26 @@ def test_the_list_is_sifted_and_sorted(page: Page) -> None:
     page.get_by_label("Find in the list").fill("CHEST")
     expect(rows).to_have_text(["chest pains"])
     assert current(page) == "chest pains"
+
+
+def test_candidates_tell_how_sure_they_are_and_by_which_name(page: Page) -> None:
+    sure = {"concept_id": "x:1", "preferred_name": "Coryza", "matched_name": "cold", "types": ["T047"]}
+    found = {**sure, "score": 0.876, "confidence": 0.914, "how": "hybrid"}
+    answer = json.dumps({"mention": "colds", "candidates": [found, {**found, "confidence": None}]})
+    page.route("**/v1/link*", lambda route: route.fulfill(body=answer))
+    link(page, "colds")
+
+    first, second = page.locator("#candidates li").all_inner_texts()
+    for words in (
+        "Coryza",
+        "x:1",
+        "T047",
+        "a similar name and spelling: \u201ccold\u201d",
+        "91 % sure",
+        "score 0.88",
+    ):
+        assert words in first.replace("\n", " ")
+    assert "sure" not in second
 
 
 # Concepts

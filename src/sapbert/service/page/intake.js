@@ -105,5 +105,5 @@ function preview(given) {
       make("input", { type: "radio", name: "column", value: at, checked: at === column }), name)));
   const body = rows.slice(0, SHOWN).map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value))));
   find("preview").replaceChildren(make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body));
-  find("previewed").textContent = `${some(rows.length, "row")}, the first ${Math.min(SHOWN, rows.length)} shown.`;
+  find("previewed").textContent = rows.length > SHOWN ? `${some(rows.length, "row")}, the first ${SHOWN} shown.` : "";
 }

@@ -76,9 +76,10 @@ export class List {
   }
 }
 
-function bestOf({ decision, candidates, problem }) {
+function bestOf({ decision, candidates, rejected, problem }) {
   if (decision !== null) return decision.candidate?.preferred_name ?? "no concept (NIL)";
   if (problem) return problem;
   if (candidates === null) return "\u2026";
-  return candidates[0]?.preferred_name ?? "no candidate";
+  const best = candidates.find(({ concept_id }) => !rejected.includes(concept_id));
+  return best?.preferred_name ?? (candidates.length ? "all rejected" : "no candidate");
 }
