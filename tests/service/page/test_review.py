@@ -154,7 +154,7 @@ def test_candidates_tell_how_sure_they_are_and_by_which_name(page: Page) -> None
         "Coryza",
         "x:1",
         "T047",
-        "a similar name and spelling: \u201ccold\u201d",
+        "a similar name and spelling: cold",
         "91 % sure",
         "score 0.88",
     ):

@@ -37,8 +37,10 @@ const address = (path, values) => `${path}?${new URLSearchParams(values)}`;
 
 export const version = async () => (await ask("v1/version")).json();
 
-export const concept = async (linker, id, signal) =>
-  (await ask(address(`v1/concepts/${encodeURIComponent(id)}`, { linker, neighbours: 12 }), { signal })).json();
+export const concept = async (linker, id, signal) => {
+  const path = address(`v1/concepts/${encodeURIComponent(id)}`, { linker, neighbours: 12 });
+  return (await ask(path, { signal })).json();
+};
 
 export const search = async (linker, prefix, type, signal) => {
   const values = { linker, prefix, limit: 12, ...(type ? { type } : {}) };
@@ -95,7 +97,7 @@ async function linkBatch(linker, asked, signal, found) {
     found(received, candidates);
     received += 1;
   }
-  if (received < asked.mentions.length) throw new Refusal(0, "the service stopped in the middle of an answer", 1);
+  if (received < asked.mentions.length) throw new Refusal(0, "the service stopped in the middle", 1);
   return received;
 }
 

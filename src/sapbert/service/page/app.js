@@ -8,8 +8,9 @@ import { startPicker } from "./picker.js";
 import { Work } from "./work.js";
 import { forget, KEPT, recallWorklist, Worklist } from "./worklist.js";
 
-const NO_ROOM = "This list is too large for the browser to keep: download your decisions before you close the page.";
-const OTHER_TAB = "Another tab has begun a list of its own, so this one is no longer kept: download your decisions.";
+const DOWNLOAD = "download your decisions before you close the page.";
+const NO_ROOM = `This list is too large for the browser to keep: ${DOWNLOAD}`;
+const OTHER_TAB = `Another tab has begun a list of its own, so this one is no longer kept: ${DOWNLOAD}`;
 
 let about = null;
 const work = new Work(whenRefused);
@@ -66,8 +67,10 @@ function tellLinker({ title, names, concepts }) {
 
 function showWork(worklist) {
   const linker = about.linkers.find(({ name }) => name === worklist.linker) ?? about.linkers[0];
-  if (linker.name !== worklist.linker) notice(`What this list was compared with is no longer served; ${linker.title} is.`);
-  worklist.linker = linker.name;
+  if (linker.name !== worklist.linker) {
+    notice(`What this list was compared with is no longer served; ${linker.title} is.`);
+    worklist.linker = linker.name;
+  }
   find("start").hidden = true;
   find("work").hidden = false;
   tellLinker(linker);
@@ -88,8 +91,13 @@ function begin(given) {
 // Keys
 
 const ACTS = {
-  previous: () => work.step(-1), next: () => work.step(1), accept: () => work.accept(), reject: () => work.reject(),
-  nil: () => work.nil(), undo: () => work.undo(), open: () => work.marked && work.openConcept(work.marked.concept_id),
+  previous: () => work.step(-1),
+  next: () => work.step(1),
+  accept: () => work.accept(),
+  reject: () => work.reject(),
+  nil: () => work.nil(),
+  undo: () => work.undo(),
+  open: () => work.marked && work.openConcept(work.marked.concept_id),
 };
 const KEYS = {
   k: ACTS.previous, j: ACTS.next, Enter: ACTS.accept, x: ACTS.reject, n: ACTS.nil, u: ACTS.undo, i: ACTS.open,
@@ -121,6 +129,7 @@ function wire() {
     const { act, close } = event.target.closest("[data-act], [data-close]")?.dataset ?? {};
     if (act) ACTS[act]();
     if (close) find(close).close();
+    if (event.target.matches("dialog.sheet")) event.target.close(); // beside it
     // A button that was clicked with a mouse would take the next Enter for itself.
     if (event.detail > 0 && event.target.closest(".work button")) document.activeElement.blur();
   });
@@ -133,7 +142,8 @@ function wire() {
   });
   find("forget").addEventListener("click", () => {
     const { items, decided } = work.worklist;
-    find("forgotten").textContent = `${some(items.length, "mention")} and ${some(decided, "decision")} will be erased from this browser. What you downloaded stays.`;
+    const what = `${some(items.length, "mention")} and ${some(decided, "decision")}`;
+    find("forgotten").textContent = `${what} will be erased from this browser. What you downloaded stays.`;
     find("forgetting").showModal();
   });
   find("forget-now").addEventListener("click", () => {
@@ -147,10 +157,11 @@ function wire() {
     event.preventDefault();
     find("asking").close();
   });
-  find("linker").addEventListener("change", () => tellLinker(about.linkers.find(({ name }) => name === find("linker").value)));
-  find("concept").addEventListener("click", (event) => { if (event.target === find("concept")) find("concept").close(); });
+  find("linker").addEventListener("change", (event) => {
+    tellLinker(about.linkers.find(({ name }) => name === event.target.value));
+  });
   startIntake(begin);
-  startPicker((text, signal) => work.search(text, signal), (candidate) => work.accept(candidate));
+  startPicker((text, signal) => work.search(text, signal), (concept) => work.pick(concept));
   window.addEventListener("pagehide", () => { if (work.kept) work.worklist?.keepDecisions(); });
   window.addEventListener("storage", onOtherTab);
 }

@@ -1,6 +1,6 @@
 // A concept on a sheet at the side: its names, where they come from, and what is near it.
 
-import { count, find, make } from "./dom.js";
+import { count, find, link, make, tags } from "./dom.js";
 
 let asking = new AbortController();
 const past = [];
@@ -19,7 +19,8 @@ export async function openConcept(id, ask, pick) {
   try {
     show(await ask(id, asking.signal), ask, pick);
   } catch (error) {
-    if (error.name !== "AbortError") find("concept-body").replaceChildren(make("p", {}, `Not found: ${error.message}.`));
+    if (error.name === "AbortError") return;
+    find("concept-body").replaceChildren(make("p", {}, `It cannot be shown: ${error.message}.`));
   }
 }
 
@@ -31,14 +32,13 @@ function show(found, ask, pick) {
   };
   const take = () => {
     find("concept").close();
-    const { concept_id, preferred_name, types } = found;
-    pick({ concept_id, preferred_name, matched_name: preferred_name, types, score: null, confidence: null, how: "hand" });
+    pick({ ...found, matched_name: found.preferred_name });
   };
+  const ids = [found.concept_id, ...found.aliases];
   const more = found.name_count - found.names.length;
   find("concept-body").replaceChildren(...[
     make("h2", { id: "concept-name", tabindex: "-1" }, found.preferred_name || found.concept_id),
-    make("p", { class: "quiet" }, make("code", {}, found.concept_id), ...found.aliases.flatMap((id) => [" \u00b7 ", make("code", {}, id)])),
-    found.types.length ? make("p", { class: "types" }, ...found.types.map((type) => make("span", { class: "tag" }, type))) : null,
+    make("p", {}, ...ids.flatMap((id) => [make("code", {}, id), " "]), ...tags(found)),
     found.sources.length ? make("p", { class: "fine" }, `From ${found.sources.join(", ")}`) : null,
     make("p", { class: "acts" },
       make("button", { type: "button", class: "strong", onclick: take }, "Choose this concept"),
@@ -50,8 +50,8 @@ function show(found, ask, pick) {
     found.neighbours.length ? make("h3", {}, "Nearest concepts") : null,
     make("ol", { class: "near" }, ...found.neighbours.map((near) => make("li", {},
       make("span", { class: "number" }, near.score.toFixed(2)),
-      make("span", {}, make("button", { type: "button", class: "plain", onclick: () => open(near.concept_id) }, near.preferred_name),
-        " ", make("code", {}, near.concept_id))))),
+      make("span", {},
+        link(near.preferred_name, () => open(near.concept_id)), " ", make("code", {}, near.concept_id))))),
   ].filter(Boolean));
   find("concept-name").focus();
 }

@@ -23,6 +23,12 @@ function fill(element, attributes, children) {
   return element;
 }
 
+/** A button that looks like a link. */
+export const link = (text, act, kind = "") =>
+  make("button", { type: "button", class: `plain ${kind}`, onclick: act }, text);
+
+export const tags = ({ types }) => types.map((type) => make("span", { class: "tag" }, type));
+
 export const count = (number) => number.toLocaleString("en");
 
 export const some = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;

@@ -3,7 +3,9 @@
 import { make } from "./dom.js";
 import { writeTable } from "./tables.js";
 
-const FIELDS = ["decision", "concept_id", "preferred_name", "matched_name", "score", "confidence", "how", "rejected"];
+const FIELDS = [
+  "decision", "concept_id", "preferred_name", "matched_name", "score", "confidence", "how", "rejected",
+];
 const COLUMNS = [
   "subject_label", "subject_type", "predicate_id", "predicate_modifier", "object_id", "object_label",
   "mapping_justification", "object_source", "similarity_score", "similarity_measure", "match_string",
@@ -47,7 +49,7 @@ export function sssomOf(worklist, about) {
     `mapping_date: ${JSON.stringify(new Date().toISOString().slice(0, 10))}`,
     "curie_map:",
     '  sapbert.index: "urn:sapbert:index:"',
-    ...about.prefixes.map((prefix) => `  ${JSON.stringify(prefix)}: ${JSON.stringify(`https://bioregistry.io/${prefix}:`)}`),
+    ...about.prefixes.map((prefix) => `  "${prefix}": "https://bioregistry.io/${prefix}:"`),
   ];
   const rows = worklist.items.flatMap((item) => mappingsOf(item, source));
   return head.map((line) => `# ${line}\n`).join("") + writeTable([COLUMNS, ...rows], "\t");

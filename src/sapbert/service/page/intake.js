@@ -4,6 +4,7 @@ import { find, make, notice, some } from "./dom.js";
 import { decode, guessColumn, guessDelimiter, looksLikeProse, readList, readTable } from "./tables.js";
 
 const SHOWN = 5;
+const ENDINGS = { csv: ",", tsv: "\t" };
 const EXAMPLE = [
   "Heart attack", "high blood presure", "diabetes, type II", "swollen joints", "stuffy nose",
   "trouble falling asleep", "kidney stones", "ringing in the ears", "acid reflux", "shortness of breath",
@@ -18,7 +19,7 @@ export function startIntake(begin) {
   const list = (content) => begin({ columns: ["mention"], column: 0, rows: readList(content) });
   const take = (content, name = "") => {
     notice();
-    const delimiter = guessDelimiter(content) ?? ({ csv: ",", tsv: "\t" })[name.toLowerCase().split(".").pop()] ?? null;
+    const delimiter = guessDelimiter(content) ?? ENDINGS[name.toLowerCase().split(".").pop()] ?? null;
     given = { text: content, delimiter };
     if (!content.trim()) notice("There is nothing in it. One mention a line, or a table with a header.");
     else if (delimiter === null || (!name && looksLikeProse(content, delimiter))) list(content);
@@ -54,6 +55,10 @@ export function startIntake(begin) {
     close(() => begin(chosen(given)));
   });
   find("header").addEventListener("change", () => preview(given));
+  find("chooser").addEventListener("close", () => {
+    given = { text: "", delimiter: null }; // what was forgotten must not linger here
+    find("preview").replaceChildren();
+  });
   startDropping(takeFile);
 }
 
@@ -103,7 +108,9 @@ function preview(given) {
   const heads = columns.map((name, at) =>
     make("th", { scope: "col" }, make("label", {},
       make("input", { type: "radio", name: "column", value: at, checked: at === column }), name)));
-  const body = rows.slice(0, SHOWN).map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value))));
+  const first = rows.slice(0, SHOWN);
+  const body = first.map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value))));
   find("preview").replaceChildren(make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body));
-  find("previewed").textContent = rows.length > SHOWN ? `${some(rows.length, "row")}, the first ${SHOWN} shown.` : "";
+  const words = `${some(rows.length, "row")}, the first ${SHOWN} shown.`;
+  find("previewed").textContent = rows.length > SHOWN ? words : "";
 }

@@ -7,7 +7,10 @@ const SPARE = 8;
 const MARKS = { open: "", accepted: "\u2713", nil: "\u2205" };
 const WORDS = { open: "to do", accepted: "accepted", nil: "NIL" };
 
-export const stateOf = ({ decision }) => (decision === null ? "open" : decision.candidate ? "accepted" : "nil");
+export function stateOf({ decision }) {
+  if (decision === null) return "open";
+  return decision.candidate ? "accepted" : "nil";
+}
 
 export class List {
   #items = [];
@@ -65,7 +68,8 @@ export class List {
     const state = stateOf(item);
     const row = make("div", {
       role: "option", id: `row-${at}`, "data-at": at, class: `row ${state}`,
-      "aria-selected": String(item === this.#current), "aria-posinset": at + 1, "aria-setsize": this.#items.length,
+      "aria-selected": String(item === this.#current),
+      "aria-posinset": at + 1, "aria-setsize": this.#items.length,
     },
       make("span", { class: "state", role: "img", "aria-label": WORDS[state] }, MARKS[state]),
       make("span", { class: "mention" }, item.text),

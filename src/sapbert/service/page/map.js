@@ -14,19 +14,23 @@ export function drawMap(map, mention, concept, open) {
   const width = Math.max(frame.clientWidth, 240);
   const height = Math.round(Math.min(460, Math.max(300, width * 0.6)));
   const place = scale([map, ...map.points], width, height);
-  const points = map.points.map((point) => ({ ...point, at: place(point), own: point.concept_ids.includes(concept) }));
+  const points = map.points.map((point) =>
+    ({ ...point, at: place(point), own: point.concept_ids.includes(concept) }));
   const [x, y] = place(map);
-  const taken = [[x, y], ...points.map(({ at }) => at)].map(([left, top]) => [left - 5, top - 5, left + 5, top + 5]);
+  const places = [[x, y], ...points.map(({ at }) => at)];
+  const taken = places.map(([left, top]) => [left - 5, top - 5, left + 5, top + 5]);
   const words = [label(taken, [x, y, mention], width, "mention"),
     ...points.toSorted((one, other) => other.own - one.own || other.score - one.score)
       .map(({ at, name, own }) => label(taken, [...at, name], width, own ? "own" : ""))];
   const dots = points.map((point, number) => dot(point, number === 0, open));
   frame.replaceChildren(draw("svg", {
-    viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": `The names nearest to ${mention}`,
-    onkeydown: (event) => walk(event, dots),
-  }, ...words.filter(Boolean), ...dots, draw("path", { class: "mention", d: `M${x},${y - 8}l8,8l-8,8l-8,-8z` })));
-  const [first, second = 0] = map.explained;
-  find("told").textContent = `Names that lie together mean alike. The plane shows ${Math.round(100 * (first + second))} % of how they differ.`;
+    viewBox: `0 0 ${width} ${height}`, width, height,
+    role: "group", "aria-label": `The names nearest to ${mention}`, onkeydown: (event) => walk(event, dots),
+  },
+    ...words.filter(Boolean), ...dots,
+    draw("path", { class: "mention", d: `M${x},${y - 8}l8,8l-8,8l-8,-8z` })));
+  const share = Math.round(100 * map.explained.reduce((sum, one) => sum + one, 0));
+  find("told").textContent = `Names that lie together mean alike. This shows ${share} % of how they differ.`;
 }
 
 /** Both directions have one scale: distances are what the map is about. */
@@ -34,7 +38,8 @@ function scale(points, width, height) {
   const [xs, ys] = [points.map(({ x }) => x), points.map(({ y }) => y)];
   const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
   const one = Math.min((width - 2 * MARGIN) / (right - left || 1), (height - 2 * MARGIN) / (high - low || 1));
-  return ({ x, y }) => [width / 2 + (x - (left + right) / 2) * one, height / 2 - (y - (low + high) / 2) * one];
+  const [across, up] = [(left + right) / 2, (low + high) / 2];
+  return ({ x, y }) => [width / 2 + (x - across) * one, height / 2 - (y - up) * one];
 }
 
 /** A word beside its point, right or left of it, if there is room; null if not. */
@@ -45,19 +50,22 @@ function label(taken, [x, y, name], width, kind) {
     const box = [start, y - 7, start + wide, y + 7];
     if (start < 2 || start + wide > width - 2 || taken.some((other) => overlap(box, other))) continue;
     taken.push(box);
-    return draw("text", { class: kind, x: anchor === "end" ? x - 10 : x + 10, y: y + 4, "text-anchor": anchor }, text);
+    const side = anchor === "end" ? x - 10 : x + 10;
+    return draw("text", { class: kind, x: side, y: y + 4, "text-anchor": anchor }, text);
   }
   return null;
 }
 
-const overlap = (one, other) => one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3];
+const overlap = ([left, top, right, bottom], other) =>
+  left < other[2] && other[0] < right && top < other[3] && other[1] < bottom;
 
 function dot({ at: [x, y], name, preferred_name, concept_ids, score, own }, first, open) {
   const words = `${name} \u2014 ${preferred_name} ${concept_ids[0]}, score ${score.toFixed(2)}`;
   const tell = () => { find("told").textContent = words; };
   const choose = () => open(concept_ids[0]);
   return draw("circle", {
-    class: own ? "own" : "", cx: x, cy: y, r: own ? 6 : 4.5, role: "button", tabindex: first ? 0 : -1, "aria-label": words,
+    class: own ? "own" : "", cx: x, cy: y, r: own ? 6 : 4.5,
+    role: "button", tabindex: first ? 0 : -1, "aria-label": words,
     onmouseenter: tell, onfocus: tell, onclick: choose,
   });
 }

@@ -22,7 +22,7 @@ export function startPicker(ask, pick) {
     field.value = "";
     close();
     field.blur();
-    pick({ ...chosen, score: null, confidence: null, how: "hand" });
+    pick(chosen);
   };
   const mark = (number) => {
     at = number;

@@ -1,8 +1,14 @@
 // One mention and its candidates: what was found, by which name, how surely, and what is decided.
 
-import { find, make } from "./dom.js";
+import { find, link, make, tags } from "./dom.js";
 
-const HOW = { exact: "the same name", dense: "a similar name", hybrid: "a similar name and spelling", hand: "picked by hand" };
+const HOW = {
+  exact: "the same name",
+  dense: "a similar name",
+  hybrid: "a similar name and spelling",
+  hand: "picked by hand",
+};
+const NOTHING = "No mention is like this. Choose another view of the list.";
 const CARRIED = 6;
 const FEW = 5;
 
@@ -16,7 +22,7 @@ export function shownOf(item) {
 /** Draw an item, the first of its candidates or `all`; `acts` has accept(one), reject(one), open(id). */
 export function review(worklist, item, { marked, all }, acts) {
   find("mention").textContent = item?.text ?? "Nothing here";
-  find("where").textContent = item ? whereOf(worklist, item) : "No mention is like this. Choose another view of the list.";
+  find("where").textContent = item ? whereOf(worklist, item) : NOTHING;
   const candidates = item ? shownOf(item) : [];
   const few = all || marked >= FEW ? candidates : candidates.slice(0, FEW);
   find("more").hidden = few.length === candidates.length;
@@ -28,11 +34,12 @@ export function review(worklist, item, { marked, all }, acts) {
 }
 
 function whereOf({ columns, column, rows }, item) {
-  const row = rows[item.rows[0]];
-  const others = columns.map((name, at) => [name, row[at]]).filter(([, value], at) => at !== column && value.trim());
-  const carried = others.slice(0, CARRIED).map(([name, value]) => `${name} ${value}`);
-  const place = item.rows.length > 1 ? `in ${item.rows.length} rows` : `row ${item.rows[0] + 1}`;
-  return [place, ...(item.rows.length > 1 ? [] : carried)].join(" \u00b7 ");
+  const [first, ...more] = item.rows;
+  if (more.length) return `in ${item.rows.length} rows`;
+  const others = columns.map((name, at) => [name, rows[first][at].trim()])
+    .filter(([, value], at) => at !== column && value);
+  const carried = others.slice(0, CARRIED).map((pair) => pair.join(" "));
+  return [`row ${first + 1}`, ...carried].join(" \u00b7 ");
 }
 
 function wordsFor({ problem, candidates, rejected }, shown) {
@@ -48,16 +55,15 @@ function card(item, found, at, marked, acts) {
   const accepted = item.decision?.candidate?.concept_id === found.concept_id;
   const name = found.preferred_name || found.concept_id;
   const button = (label, pressed, act, words) => make("button", {
-    type: "button", class: label.toLowerCase(), "aria-pressed": String(pressed), "aria-label": `${words} ${name}`, onclick: act,
+    type: "button", class: label.toLowerCase(), onclick: act,
+    "aria-pressed": String(pressed), "aria-label": `${words} ${name}`,
   }, label);
-  return make("li", {
-    class: ["candidate", marked && "marked", rejected && "rejected", accepted && "chosen"].filter(Boolean).join(" "),
-    "aria-current": marked ? "true" : null,
-  },
+  const classes = ["candidate", marked && "marked", rejected && "rejected", accepted && "chosen"];
+  return make("li", { class: classes.filter(Boolean).join(" "), "aria-current": marked ? "true" : null },
     at < 9 ? make("kbd", { title: `Press ${at + 1} to accept` }, String(at + 1)) : make("span"),
     make("div", { class: "what" },
-      make("button", { type: "button", class: "plain name", onclick: () => acts.open(found.concept_id) }, name),
-      " ", make("code", {}, found.concept_id), " ", ...found.types.map((type) => make("span", { class: "tag" }, type)),
+      link(name, () => acts.open(found.concept_id), "name"), " ",
+      make("code", {}, found.concept_id), " ", ...tags(found),
       make("p", { class: "by" }, ...byWhat(found))),
     sureness(found),
     make("div", { class: "acts" },

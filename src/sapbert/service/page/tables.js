@@ -3,7 +3,7 @@
 const DELIMITERS = ["\t", ",", ";", "|"];
 const GLANCE = 10_000;
 const LOOKED_AT = 50;
-const TELLING = /diagnos|mention|disease|symptom|condition|indication|term|name|label|text|descri|verbatim|reported/i;
+const TELLING = /diagnos|mention|disease|symptom|condition|indication|term|name|label|text|descri|verbatim/i;
 
 /** Text of a file's bytes. Excel writes UTF-16 and Windows-1252 besides UTF-8. */
 export function decode(bytes) {

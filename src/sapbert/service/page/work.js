@@ -25,11 +25,13 @@ export class Work {
   #hurry = settled((item) => this.#linkFirst(item), 120);
   #mapping = new AbortController();
   #later = 0;
+  #answered = false;
 
   /** `onRefusal(error)` returns whether the question may be asked again. */
   constructor(onRefusal) {
     this.onRefusal = onRefusal;
-    find("filter").addEventListener("input", settled(() => this.#sift({ text: find("filter").value.trim().toLowerCase() }), 100));
+    const look = settled(() => this.#sift({ text: find("filter").value.trim().toLowerCase() }), 100);
+    find("filter").addEventListener("input", look);
     find("order").addEventListener("change", () => this.#sift({ order: find("order").value }));
     find("map-field").addEventListener("toggle", () => {
       if (find("map-field").open) find("map-field").scrollIntoView({ block: "nearest" });
@@ -40,6 +42,9 @@ export class Work {
       this.draw();
     });
     window.addEventListener("resize", settled(() => this.#map(), 200));
+    find("states").replaceChildren(...Object.entries(STATES).map(([state, words]) => make("button", {
+      type: "button", "data-state": state, onclick: () => this.#sift({ state }),
+    }, words, " ", make("span", { class: "number" }))));
     for (const kind of Object.keys(EMPTY)) {
       find(kind).addEventListener("change", () => {
         this.#filters[kind] = find(kind).value;
@@ -79,7 +84,8 @@ export class Work {
 
   #offer(kind, all, values) {
     find(`${kind}-field`).hidden = values.length < 2;
-    find(kind).replaceChildren(make("option", { value: "" }, all), ...values.map((value) => make("option", { value }, value)));
+    const options = values.map((value) => make("option", { value }, value));
+    find(kind).replaceChildren(make("option", { value: "" }, all), ...options);
   }
 
   // Linking
@@ -113,27 +119,32 @@ export class Work {
   }
 
   #ask(items, signal) {
-    const filters = Object.fromEntries(Object.entries(this.#filters).map(([kind, value]) => [kind, value ? [value] : []]));
+    const { limits, worklist: { linker } } = this;
+    const wanted = Object.entries(this.#filters).map(([kind, value]) => [kind, value ? [value] : []]);
     const found = (number, candidates) => {
       items[number].candidates = candidates;
-      if (items[number] === this.#current) this.#marked = this.#firstOpen();
+      this.#answered ||= items[number] === this.#current;
       this.#soon();
     };
-    return api.link(this.worklist.linker, items.map(({ text }) => text), { limits: this.limits, filters, signal, found });
+    const filters = Object.fromEntries(wanted);
+    return api.link(linker, items.map(({ text }) => text), { limits, filters, signal, found });
   }
 
   #tooLong(item) {
     const most = this.limits.mention_characters;
-    item.problem = item.text.length > most && [...item.text].length > most ? `too long to be linked: more than ${count(most)} characters` : null;
-    return item.problem !== null;
+    const long = item.text.length > most && [...item.text].length > most;
+    item.problem = long ? `too long to be linked: more than ${count(most)} characters` : null;
+    return long;
   }
 
-  /** Draw again, but not for each of thousands of answers. */
+  /** Draw again, but not for each of thousands of answers, and not what somebody may be using. */
   #soon() {
     this.#later ||= setTimeout(() => {
       this.#later = 0;
       this.#sort();
-      this.draw();
+      this.#drawList();
+      if (this.#answered) this.go(this.#current);
+      this.#answered = false;
     }, 200);
   }
 
@@ -174,23 +185,27 @@ export class Work {
   #firstOpen() {
     if (this.#current === null) return 0;
     const shown = shownOf(this.#current);
-    const chosen = this.#current.decision?.candidate?.concept_id;
-    const at = shown.findIndex((one) => (chosen ? one.concept_id === chosen : !this.#current.rejected.includes(one.concept_id)));
+    const { decision, rejected } = this.#current;
+    const chosen = decision?.candidate?.concept_id;
+    const at = shown.findIndex(({ concept_id: id }) => (chosen ? id === chosen : !rejected.includes(id)));
     return Math.max(at, 0);
   }
 
   draw() {
-    const { worklist } = this;
-    if (!worklist) return;
-    this.#look();
-    const inside = document.querySelector(".review").contains(document.activeElement) && document.activeElement.closest(".candidate");
-    this.#list.show(this.#view, this.#current);
-    review(worklist, this.#current, { marked: this.#marked, all: this.#all }, {
+    if (!this.worklist) return;
+    this.#drawList();
+    const inside = document.activeElement.closest(".candidate");
+    review(this.worklist, this.#current, { marked: this.#marked, all: this.#all }, {
       accept: (candidate) => this.accept(candidate),
       reject: (candidate) => this.reject(candidate),
       open: (id) => this.openConcept(id),
     });
     if (inside) find("mention").focus();
+  }
+
+  #drawList() {
+    this.#look();
+    this.#list.show(this.#view, this.#current);
     this.#drawProgress();
   }
 
@@ -211,10 +226,11 @@ export class Work {
     find("linking").textContent = linked < items.length ? `linked ${count(linked)}` : "";
     find("plain").hidden = plain === 0;
     find("plain").textContent = `Accept ${some(plain, "exact match", "exact matches")}`;
-    find("states").replaceChildren(...Object.entries(STATES).map(([state, words]) => make("button", {
-      type: "button", "aria-pressed": String(this.#sieve.state === state), "data-state": state,
-      onclick: () => { this.#sift({ state }); find("states").querySelector(`[data-state=${state}]`).focus(); },
-    }, words, " ", make("span", { class: "number" }, count(counts[state])))));
+    for (const button of find("states").children) {
+      const { state } = button.dataset;
+      button.setAttribute("aria-pressed", String(this.#sieve.state === state));
+      button.lastChild.textContent = count(counts[state]);
+    }
   }
 
   async #map() {
@@ -223,15 +239,18 @@ export class Work {
     const { signal } = (this.#mapping = new AbortController());
     const { text } = this.#current;
     try {
-      if (this.#mapped.text !== text) this.#mapped = { text, map: await api.map(this.worklist.linker, text, signal) };
-      drawMap(this.#mapped.map, text, shownOf(this.#current)[this.#marked]?.concept_id, (id) => this.openConcept(id));
+      if (this.#mapped.text !== text) {
+        this.#mapped = { text, map: await api.map(this.worklist.linker, text, signal) };
+      }
+      drawMap(this.#mapped.map, text, this.marked?.concept_id, (id) => this.openConcept(id));
     } catch (error) {
       if (!signal.aborted) find("told").textContent = `No map: ${error.message}.`;
     }
   }
 
   openConcept(id) {
-    openConcept(id, (one, signal) => api.concept(this.worklist.linker, one, signal), (candidate) => this.accept(candidate));
+    const ask = (one, signal) => api.concept(this.worklist.linker, one, signal);
+    openConcept(id, ask, (concept) => this.pick(concept));
   }
 
   search(text, signal) {
@@ -262,10 +281,14 @@ export class Work {
   }
 
   accept(candidate = this.marked) {
-    if (!this.#current || !candidate) return;
-    // What was found says more than what was picked by hand: a score, and by which name.
-    const found = this.#current.candidates?.find((one) => one.concept_id === candidate.concept_id) ?? candidate;
-    this.#decide(found, `Accepted ${found.preferred_name}.`);
+    if (this.#current && candidate) this.#decide(candidate, `Accepted ${candidate.preferred_name}.`);
+  }
+
+  /** Accept any concept; if it was found, as it was found, since that says more: a score, and how. */
+  pick({ concept_id, preferred_name, matched_name, types }) {
+    const found = this.#current?.candidates?.find((one) => one.concept_id === concept_id);
+    const unknown = { score: null, confidence: null, how: "hand" };
+    this.accept(found ?? { concept_id, preferred_name, matched_name, types, ...unknown });
   }
 
   acceptNumber(number) {

@@ -19,7 +19,8 @@ export class Worklist {
       const text = row[column].trim();
       if (!text) return;
       if (!items.has(text)) {
-        items.set(text, { number: items.size, text, rows: [], candidates: null, decision: null, rejected: [] });
+        const number = items.size;
+        items.set(text, { number, text, rows: [], candidates: null, decision: null, rejected: [] });
       }
       items.get(text).rows.push(number);
     });
