@@ -6,7 +6,8 @@
 import { draw, find } from "./dom.js";
 
 const MARGIN = 28;
-const LETTER = 6.4; // pixels, on average
+const LETTER = 6.8; // pixels, on average
+const LONGEST = 28;
 
 /** Draw a map; points of `concept` stand out, and `open(id)` is called for one that is chosen. */
 export function drawMap(map, mention, concept, open) {
@@ -17,11 +18,12 @@ export function drawMap(map, mention, concept, open) {
   const points = map.points.map((point) =>
     ({ ...point, at: place(point), own: point.concept_ids.includes(concept) }));
   const [x, y] = place(map);
-  const places = [[x, y], ...points.map(({ at }) => at)];
-  const taken = places.map(([left, top]) => [left - 5, top - 5, left + 5, top + 5]);
-  const words = [label(taken, [x, y, mention], width, "mention"),
-    ...points.toSorted((one, other) => other.own - one.own || other.score - one.score)
-      .map(({ at, name, own }) => label(taken, [...at, name], width, own ? "own" : ""))];
+  const taken = [];
+  const name = title(taken, [x, y, mention], width);
+  const own = points.filter((point) => point.own).map((point) => label(taken, point, width));
+  taken.push(...points.map(({ at: [left, top] }) => [left - 5, top - 5, left + 5, top + 5]));
+  const others = points.filter((point) => !point.own).toSorted((one, other) => other.score - one.score);
+  const words = [...own, ...others.map((point) => label(taken, point, width)), name];
   const dots = points.map((point, number) => dot(point, number === 0, open));
   frame.replaceChildren(draw("svg", {
     viewBox: `0 0 ${width} ${height}`, width, height,
@@ -42,16 +44,27 @@ function scale(points, width, height) {
   return ({ x, y }) => [width / 2 + (x - across) * one, height / 2 - (y - up) * one];
 }
 
-/** A word beside its point, right or left of it, if there is room; null if not. */
-function label(taken, [x, y, name], width, kind) {
-  const text = name.length > 28 ? `${name.slice(0, 27)}\u2026` : name;
-  const wide = text.length * LETTER * (kind === "mention" ? 1.25 : 1);
+const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}\u2026` : text);
+
+/** The mention, above its point and always there. */
+function title(taken, [x, y, mention], width) {
+  const text = short(mention);
+  const half = text.length * LETTER * 0.65;
+  const middle = Math.max(half + 2, Math.min(width - half - 2, x));
+  taken.push([middle - half, y - 28, middle + half, y - 9], [x - 9, y - 9, x + 9, y + 9]);
+  return draw("text", { class: "mention", x: middle, y: y - 14, "text-anchor": "middle" }, text);
+}
+
+/** A name beside its point, right or left of it, if there is room; null if not. */
+function label(taken, { at: [x, y], name, own }, width) {
+  const text = short(name);
+  const wide = text.length * LETTER;
   for (const [start, anchor] of [[x + 10, "start"], [x - 10 - wide, "end"]]) {
     const box = [start, y - 7, start + wide, y + 7];
     if (start < 2 || start + wide > width - 2 || taken.some((other) => overlap(box, other))) continue;
     taken.push(box);
     const side = anchor === "end" ? x - 10 : x + 10;
-    return draw("text", { class: kind, x: side, y: y + 4, "text-anchor": anchor }, text);
+    return draw("text", { class: own ? "own" : "", x: side, y: y + 4, "text-anchor": anchor }, text);
   }
   return null;
 }

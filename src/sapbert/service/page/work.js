@@ -33,9 +33,9 @@ export class Work {
     const look = settled(() => this.#sift({ text: find("filter").value.trim().toLowerCase() }), 100);
     find("filter").addEventListener("input", look);
     find("order").addEventListener("change", () => this.#sift({ order: find("order").value }));
-    find("map-field").addEventListener("toggle", () => {
+    find("map-field").addEventListener("toggle", async () => {
+      await this.#map();
       if (find("map-field").open) find("map-field").scrollIntoView({ block: "nearest" });
-      this.#map();
     });
     find("more").addEventListener("click", () => {
       this.#all = true;
