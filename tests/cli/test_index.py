@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import re
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,7 +40,9 @@ def test_an_index_is_made_and_shown(sapbert: Sapbert, names: Path, model: Path, 
     shown = sapbert("show", tmp_path / "index")
 
     assert (made.code, made.out) == (0, "")
-    assert made.err.startswith(f"index -> {tmp_path / 'index'}\n  names ")
+    forecast, told, _ = made.err.split("\n", 2)
+    assert re.fullmatch(r"[\d,]+ names to encode, [\d,]+ a second: about \d+ seconds", forecast)
+    assert told == f"index -> {tmp_path / 'index'}"
     assert left_in(tmp_path) == {"names", "index"}
     assert (shown.code, shown.err) == (0, "")
     for line in ("searches", "kind       flat", "precision  fp32", "dimension  32", "recall@10  1.0"):
@@ -72,9 +77,13 @@ def test_options_reach_the_index(sapbert: Sapbert, names: Path, model: Path, tmp
 
     manifest = one_json(sapbert(*command, "--kind", "ann", "--precision", "fp16", "--json"))
     refusal = refused(sapbert(*command, "--update", tmp_path / "index", "--overwrite"))
+    small = one_json(sapbert(*command, "--dimensions", 8, "--no-inverted", "--json", "--overwrite"))
 
-    assert manifest["settings"] == {"kind": "ann", "precision": "fp16", "hybrid": False}
+    asked = {"kind": "ann", "precision": "fp16", "inverted": True, "hybrid": False}
+    assert manifest["settings"] == asked
     assert (manifest["details"]["kind"], manifest["details"]["precision"]) == ("ann", "fp16")
+    assert small["settings"] == {"dimensions": 8, "inverted": False, "hybrid": False}
+    assert small["details"]["dimension"] == 8
     assert "stores vectors as fp16, which cannot become fp32; give --precision fp16" in refusal
 
 
@@ -93,8 +102,33 @@ def test_a_model_that_was_not_exported_is_exported_on_the_way(
 
     assert plain.code == 0
     assert exported == [str(model.parent / "plain")]
+    assert left_in(tmp_path) == {"names", "index"}
     inside = OnnxEncoder.open(tmp_path / "index" / "encoder")
     assert inside.fingerprint == OnnxEncoder.open(model).fingerprint
+
+
+def test_an_export_that_was_killed_is_swept_away_by_the_next(
+    sapbert: Sapbert, names: Path, model: Path, tmp_path: Path
+) -> None:
+    script = (
+        "import os, signal, sys; from sapbert.encoder import export\n"
+        "def write_and_die(source, target):\n"
+        "    (target / 'onnx').mkdir(parents=True); (target / 'onnx' / 'model.onnx').write_bytes(bytes(9))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "export.export_model = write_and_die\n"
+        "from sapbert.cli.main import main; main()"
+    )
+    command = ["index", names, "-o", tmp_path / "index", "--model"]
+    killed = subprocess.run(
+        [sys.executable, "-c", script, *map(str, command), str(model.parent / "plain")],
+        capture_output=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert any(tmp_path.glob(".index.partial-*/encoder/onnx/model.onnx"))
+
+    assert sapbert(*command, model).code == 0
+    assert left_in(tmp_path) == {"names", "index"}
 
 
 def test_without_torch_such_a_model_is_an_error_that_says_what_to_do(
@@ -127,11 +161,26 @@ def test_ctrl_c_keeps_what_is_finished_and_says_where(
     stopped = sapbert("index", names, "--model", model, "-o", tmp_path / "index")
 
     assert stopped.code == 1
-    assert stopped.err == (
+    assert stopped.err.endswith(
         f"stopped; what is finished is in {tmp_path / 'index.run'}, the same command goes on\n"
     )
     assert left_in(tmp_path) == {"names", "index.run"}
     assert left_in(tmp_path / "index.run") == {"chunks.json", "000000.npz", "000001.npz"}
+
+
+def test_ctrl_c_before_anything_is_finished_leaves_nothing(
+    sapbert: Sapbert, names: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(source: str, target: Path) -> None:
+        target.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sapbert.encoder.export.export_model", interrupted)
+
+    stopped = sapbert("index", names, "--model", model.parent / "plain", "-o", tmp_path / "index")
+
+    assert stopped == (130, "", "interrupted; nothing half-written was left behind\n")
+    assert left_in(tmp_path) == {"names"}
 
 
 def test_no_model_at_all_is_an_error(sapbert: Sapbert, names: Path, tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = bench_of(tmp_path / "bench", ROWS, FACTS, NgramEncoder(256))
 
     def open_linker(
-        path: Path, *, threads: int | None, sparse_weight: float | None, calibration: Path | None
+        path: str, *, threads: int | None, sparse_weight: float | None, calibration: Path | None
     ) -> Linker:
-        assert (path, threads) in ((tmp_path / "index", None), (tmp_path / "index", 1))
+        assert (path, threads) in ((str(tmp_path / "index"), None), (str(tmp_path / "index"), 1))
         assert (sparse_weight, calibration) == (None, None)
         return made.linker
 
@@ -50,7 +50,7 @@ def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 
 
 def test_mentions_given_as_arguments_are_linked_to_csv(sapbert: Sapbert, index: Path) -> None:
-    done = sapbert("link", index, "heart attack", "cold", "-k", 2, "--threads", 1)
+    done = sapbert("link", "--index", index, "heart attack", "cold", "-k", 2, "--threads", 1)
 
     assert (done.code, done.err) == (0, "")
     found = rows(done.out)
@@ -64,7 +64,7 @@ def test_mentions_come_from_standard_input(
     sapbert: Sapbert, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed(monkeypatch, b"COLD\n\nhart atack\n")
-    done = sapbert("link", index, "--json", "-k", 1)
+    done = sapbert("link", "--index", index, "--json", "-k", 1)
 
     found = [json.loads(line) for line in done.out.splitlines()]
     assert done.code == 0
@@ -76,7 +76,7 @@ def test_mentions_come_from_standard_input(
 def test_a_column_of_a_table_is_linked_and_all_others_are_carried(
     sapbert: Sapbert, index: Path, table: Path
 ) -> None:
-    done = sapbert("link", index, "--file", table, "--column", "diagnosis", "-k", 1)
+    done = sapbert("link", "--index", index, "--file", table, "--column", "diagnosis", "-k", 1)
 
     assert done.code == 0
     assert [(row["id"], row["diagnosis"], row["concept_id"]) for row in rows(done.out)] == [
@@ -89,7 +89,7 @@ def test_the_name_of_the_output_tells_its_format(
     sapbert: Sapbert, index: Path, table: Path, tmp_path: Path, name: str
 ) -> None:
     out = tmp_path / "out" / name
-    done = sapbert("link", index, "--file", table, "--column", "diagnosis", "-k", 1, "-o", out)
+    done = sapbert("link", "--index", index, "--file", table, "--column", "diagnosis", "-k", 1, "-o", out)
 
     assert (done.code, done.out, done.err) == (0, "", f"3 mentions -> {out}\n")
     assert left_in(out.parent) == {name}
@@ -104,7 +104,9 @@ def test_the_name_of_the_output_tells_its_format(
 
 
 def test_a_terminal_gets_a_table(sapbert: Sapbert, index: Path) -> None:
-    done = sapbert("link", index, "heart [b]attack", "zzz", "--format", "table", "--threshold", 0.5)
+    done = sapbert(
+        "link", "--index", index, "heart [b]attack", "zzz", "--format", "table", "--threshold", 0.5
+    )
 
     assert done.code == 0
     assert done.out.split()[:2] == ["mention", "concept"]
@@ -121,17 +123,17 @@ def test_filters_and_threshold_reach_the_linker(sapbert: Sapbert, index: Path) -
         (("--prefix", "HP"), {"hp:1", "hp:2"}),
         (("--threshold", 1.0), {"NIL"}),
     ):
-        done = sapbert("link", index, "hart atack", *options)
+        done = sapbert("link", "--index", index, "hart atack", *options)
         assert {row["concept_id"] for row in rows(done.out)} == expected
-    assert rows(sapbert("link", index, "cold", "--no-exact").out)[0]["how"] == "dense"
+    assert rows(sapbert("link", "--index", index, "cold", "--no-exact").out)[0]["how"] == "dense"
 
 
 def test_labelled_mentions_answer_exactly(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("mention\tconcept_ids\nWidowmaker\tD1\nother\tD77\n")
     told = ("--mentions", tmp_path / "train.tsv")
 
-    refusal = refused(sapbert("link", index, "widowmaker", *told))
-    done = sapbert("link", index, "widowmaker", *told, "--mentions-prefix", "mesh", "-k", 1)
+    refusal = refused(sapbert("link", "--index", index, "widowmaker", *told))
+    done = sapbert("link", "--index", index, "widowmaker", *told, "--mentions-prefix", "mesh", "-k", 1)
 
     assert "no mention has a concept of" in refusal
     assert "--mentions-prefix" in refusal
@@ -150,7 +152,7 @@ def test_labelled_mentions_answer_exactly(sapbert: Sapbert, index: Path, tmp_pat
 def test_what_cannot_be_is_told_in_one_line(
     sapbert: Sapbert, index: Path, table: Path, options: tuple[str, ...], message: str
 ) -> None:
-    assert message in refused(sapbert("link", index, "--file", table, *options))
+    assert message in refused(sapbert("link", "--index", index, "--file", table, *options))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_what_cannot_be_is_told_in_one_line(
     ],
 )
 def test_wrong_usage_exits_2(sapbert: Sapbert, index: Path, options: tuple[str, ...]) -> None:
-    done = sapbert("link", index, *options)
+    done = sapbert("link", "--index", index, *options)
     assert (done.code, done.out) == (2, "")
 
 
@@ -180,7 +182,7 @@ def test_an_interrupted_job_says_how_to_go_on_and_goes_on(
     monkeypatch.setattr(job, "BATCH", 2)
     (tmp_path / "m.txt").write_text("cold\nheart attack\nchest pain\n")
     out = tmp_path / "out" / "links.csv"
-    command = ("link", index, "--file", tmp_path / "m.txt", "-o", out, "-k", 1)
+    command = ("link", "--index", index, "--file", tmp_path / "m.txt", "-o", out, "-k", 1)
     link = Linker.link
 
     def interrupted(self: Linker, mentions: list[str], **told: Any) -> Any:
@@ -198,6 +200,57 @@ def test_an_interrupted_job_says_how_to_go_on_and_goes_on(
     assert "give --resume to go on" in refused(again)
     assert (resumed.code, resumed.err) == (0, f"3 mentions -> {out}\n")
     assert [row["concept_id"] for row in rows(out.read_text())] == ["hp:1", "mesh:D1", "hp:2"]
+
+
+def test_a_job_interrupted_before_its_first_link_leaves_nothing_to_go_on_from(
+    sapbert: Sapbert, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Linker, mentions: list[str], **told: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Linker, "link", interrupted)
+
+    stopped = sapbert("link", "--index", index, "cold", "-o", tmp_path / "links.csv")
+
+    assert stopped == (130, "", "interrupted; nothing half-written was left behind\n")
+    assert not (tmp_path / "links.csv.run").exists()
+
+
+@pytest.mark.parametrize("name", ["links.csv", "links.jsonl", "links.parquet"])
+def test_a_finished_job_that_is_to_go_on_says_so_and_changes_nothing(
+    sapbert: Sapbert, index: Path, table: Path, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "out" / name
+    command = ("link", "--index", index, "--file", table, "--column", "diagnosis", "-o", out)
+    assert sapbert(*command).code == 0
+    before = (out.read_bytes(), out.stat().st_mtime_ns)
+
+    again = sapbert(*command, "--resume")
+
+    assert again == (0, "", f"{out} is finished: 3 mentions; --overwrite links again\n")
+    assert (out.read_bytes(), out.stat().st_mtime_ns) == before
+    assert left_in(out.parent) == {name}
+
+
+@pytest.mark.parametrize(
+    "other", ["id,diagnosis\n7,Heart attack\n8,\n", "id,diagnosis\n7,cold\n8,\n9,hart atack\n"]
+)
+def test_a_finished_job_of_other_mentions_is_not_taken_for_this_one(
+    sapbert: Sapbert, index: Path, table: Path, tmp_path: Path, other: str
+) -> None:
+    out = tmp_path / "links.csv"
+    command = ("link", "--index", index, "--file", table, "--column", "diagnosis", "-o", out)
+    assert sapbert(*command).code == 0
+    table.write_text(other)
+
+    refusal = refused(sapbert(*command, "--resume"))
+
+    assert "links.csv exists, and no interrupted job for it" in refusal
+
+
+def test_one_mention_is_not_told_in_the_plural(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
+    done = sapbert("link", "--index", index, "cold", "-o", tmp_path / "links.csv")
+    assert done.err == f"1 mention -> {tmp_path / 'links.csv'}\n"
 
 
 def test_help_and_linking_load_no_torch() -> None:

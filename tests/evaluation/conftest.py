@@ -68,7 +68,7 @@ def small_set(
 ) -> EvaluationSet:
     """A set with one dictionary."""
     splits = {"test": test} if train is None else {"train": train, "test": test}
-    return EvaluationSet("small", splits, dictionary(names), None, {"file": {"sha256": "0"}})
+    return EvaluationSet("small", splits, dictionary(names), None, {"file": {"xxh3": "0"}})
 
 
 @pytest.fixture

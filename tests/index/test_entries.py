@@ -180,9 +180,9 @@ def test_no_filter_is_no_selection(entries: Entries) -> None:
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
-        ({"types": ["T047", "T47"]}, "the index has no type 'T47'; the nearest of 2 is 'T047'"),
-        ({"sources": ["hpo"]}, "the index has no source 'hpo'; the nearest of 3 is 'HPO'"),
-        ({"prefixes": ["meshh"]}, "the index has no prefix 'meshh'; the nearest of 2 is 'mesh'"),
+        ({"types": ["T047", "T47"]}, "the index has no type 'T47'; it has 'T047', 'T033'"),
+        ({"sources": ["hpo"]}, "the index has no source 'hpo'; it has 'HPO', 'MSH', 'NCI'"),
+        ({"prefixes": ["meshh"]}, "the index has no prefix 'meshh'; it has 'mesh', 'hp'"),
     ],
 )
 def test_a_word_that_the_index_does_not_know_is_an_error_with_the_nearest(
@@ -191,6 +191,15 @@ def test_a_word_that_the_index_does_not_know_is_an_error_with_the_nearest(
     with pytest.raises(ConfigError) as error:
         entries.select(**filters)
     assert str(error.value) == message
+
+
+def test_of_many_words_the_nearest_few_are_offered(vocabulary_of: MakeVocabulary, folder: Path) -> None:
+    types = [(f"x:{number}", f"T{number:03}") for number in range(1, 128)]
+    rows = [(concept, f"name of {concept}") for concept, _ in types]
+    entries = write_entries(vocabulary_of(rows, {"types": types}), folder)
+
+    with pytest.raises(ConfigError, match=r"no type 'T04'; the nearest of 127 are 'T\d+', 'T\d+', 'T\d+'$"):
+        entries.select(types=["T04"])
 
 
 def test_a_type_is_asked_in_vain_where_there_are_none(vocabulary_of: MakeVocabulary, folder: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from sapbert.errors import ConfigError
 from sapbert.index import ann, flat
 from sapbert.index.ann import AnnIndex, write_codes
 from sapbert.index.flat import FlatIndex
@@ -20,8 +21,8 @@ from sapbert.protocols import Index
 
 Floats = NDArray[np.float32]
 Build = Callable[[Floats], Index]
-KINDS = ["flat-fp32", "flat-fp16", "flat-int8", "ann-int8", "ann-fp16"]
-TOLERANCE = {"fp32": 1e-6, "fp16": 2e-3, "int8": 2e-2}
+KINDS = ["flat-fp32", "flat-fp16", "flat-int8", "flat-int4", "ann-int8", "ann-fp16", "ann-int4"]
+TOLERANCE = {"fp32": 1e-6, "fp16": 2e-3, "int8": 2e-2, "int4": 0.15}
 
 
 def unit(rows: int, dimension: int = 24, *, seed: int = 0) -> Floats:
@@ -53,6 +54,7 @@ def build(
 ) -> Build:
     """Save vectors as an index of this kind and open it; blocks are small, so that there are several."""
     monkeypatch.setattr(flat, "BLOCK_BYTES", 4 * 24 * 5)
+    monkeypatch.setattr(flat, "BLOCK_BYTES_ALONE", 4 * 24 * 4)
     monkeypatch.setattr(flat, "MENTIONS", 3)
     monkeypatch.setattr(ann, "BLOCK", 50)
     monkeypatch.setattr(ann, "MENTIONS", 3)
@@ -234,3 +236,45 @@ def test_candidates_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> No
 @pytest.mark.parametrize("precision", list(Precision))
 def test_a_vector_of_zeros_is_stored_as_such(precision: Precision) -> None:
     assert not quantised(np.zeros((2, 4), np.float32), precision).floats(slice(None)).any()
+
+
+def test_four_bits_hold_fifteen_steps_two_a_byte() -> None:
+    vectors = np.array([[1, -1, 1 / 7, 0], [0.2, 0.1, 0.05, -0.2]], np.float32)
+
+    small = quantised(vectors, Precision.INT4)
+
+    assert small.data.tolist() == [[15 << 4 | 1, 9 << 4 | 8], [15 << 4 | 12, 10 << 4 | 1]]
+    assert (small.dimension, small.precision, len(small)) == (4, Precision.INT4, 2)
+    steps = np.array([[7, -7, 1, 0], [7, 4, 2, -7]], np.float32)
+    assert small.floats(slice(None)) == pytest.approx(steps / np.linalg.norm(steps, axis=1, keepdims=True))
+
+
+def test_an_odd_number_of_dimensions_does_not_go_into_four_bits() -> None:
+    with pytest.raises(ConfigError, match="by twos, not 5; give an even --dimensions"):
+        quantised(unit(2, 5), Precision.INT4)
+
+
+def test_half_floats_are_widened_as_numpy_does_it() -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)].reshape(-1, 2)
+
+    widened = Vectors(finite, None).floats(slice(None))
+
+    assert np.array_equal(widened.view(np.uint32), finite.astype(np.float32).view(np.uint32))
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_a_product_with_stored_vectors_is_that_with_their_floats(precision: Precision) -> None:
+    vectors, mentions = quantised(unit(50), precision), unit(3, seed=1)
+    rows = np.array([4, 0, 49])
+
+    assert vectors.cosines(mentions, rows) == pytest.approx(mentions @ vectors.floats(rows).T, abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 7])
+def test_a_vector_that_is_none_of_length_one_is_not_passed_over(value: float) -> None:
+    vectors, mentions = unit(300), np.abs(unit(5, seed=1))
+    vectors[200, 3] = value
+
+    with pytest.raises(ValueError, match="a vector that is none of length 1"):
+        FlatIndex(Vectors(vectors, None)).search(mentions, 3)

@@ -215,6 +215,20 @@ def test_a_full_disk_is_told_and_the_job_goes_on_afterwards(
     assert target.read_bytes() == expected
 
 
+@pytest.mark.parametrize("name", OUTLETS)
+def test_a_file_that_may_not_grow_is_told_whatever_writes_it(tmp_path: Path, name: str) -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
+    try:
+        with pytest.raises(SapbertError, match=rf"{name}.run: File too large$"):
+            link_to_file(listed(TEXTS), Links(), OUTLETS[name], tmp_path / name, JOB)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert list(tmp_path.iterdir()) == []
+
+
 # What is refused
 
 

@@ -95,7 +95,18 @@ def test_linking_needs_neither_torch_nor_polars(index: Path) -> None:
         "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'polars', 'pandas']))\n"
         "from sapbert.cli.main import main; main()"
     )
-    command = [sys.executable, "-c", script, "link", str(index), "heart attack", "--json", "-k", "1"]
+    command = [
+        sys.executable,
+        "-c",
+        script,
+        "link",
+        "--index",
+        str(index),
+        "heart attack",
+        "--json",
+        "-k",
+        "1",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -130,7 +130,7 @@ def test_an_array_written_in_pieces_is_the_array(
 # Opening
 
 
-NUMPY_ONLY = """
+BARE = """
 import sys
 for module in ("polars", "rich", "typer", "torch"):
     sys.modules[module] = None
@@ -140,9 +140,9 @@ print(len(pairs), pairs.names[0], pairs.share_concept(pairs.pairs[0]).all())
 """
 
 
-def test_opening_needs_numpy_and_nothing_else(pairs: Pairs) -> None:
+def test_opening_needs_no_polars_and_nothing_large(pairs: Pairs) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", NUMPY_ONLY, str(pairs.path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", BARE, str(pairs.path)], capture_output=True, text=True, check=False
     )
 
     assert (done.stdout, done.stderr) == ("5 cold True\n", "")

@@ -58,7 +58,7 @@ def test_a_pair_is_a_line(draw: Draw, tmp_path: Path) -> None:
         "x:1||cold||common cold",
         "x:1||cold||sniffles",
         "x:1||common cold||sniffles",
-        "x:2||chill||cold",
+        "x:2||cold||chill",
     ]
 
 

@@ -163,7 +163,11 @@ def test_where_nobody_says_exact_names_come_first_unless_calibrated_without(
         ({"mentions": ["a", 7]}, 422, "mentions.1: Input should be a valid string"),
         ({"mentions": ["a"] * 201}, 422, "mentions: at most 200 in a request"),
         ({"mentions": ["a" * 101]}, 422, "mentions: each has at most 100 characters"),
-        ({"mentions": ["a"], "types": ["T9"]}, 422, "the index has no type 'T9'; the nearest of 3 is 'T184'"),
+        (
+            {"mentions": ["a"], "types": ["T9"]},
+            422,
+            "the index has no type 'T9'; it has 'T184', 'T047', 'T033'",
+        ),
         (["a"], 422, "body: Input should be a valid dictionary or object to extract fields from"),
     ],
 )  # fmt: skip

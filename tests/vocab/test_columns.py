@@ -5,12 +5,12 @@ from functools import cache
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sapbert.curies import parse_curie
 from sapbert.text import fold, tidy
-from sapbert.vocab.columns import fold_names, fold_tidy_names, tidy_names, to_curies
+from sapbert.vocab.columns import fold_names, fold_tidy_names, is_first, tidy_names, to_curies
 from tests.test_curies import PREFIXES, texts
 from tests.test_text import TRICKY, code_points
 
@@ -87,3 +87,26 @@ def test_any_names_are_treated_as_one_by_one(column: list[str]) -> None:
 @given(st.lists(texts | names), st.sampled_from([None, *PREFIXES, "no prefix", "a:b", ""]))
 def test_any_identifiers_are_treated_as_one_by_one(column: list[str], prefix: str | None) -> None:
     assert curie_disagreements(column, prefix) == []
+
+
+tables = st.lists(st.tuples(st.sampled_from(["x:1", "x:2"]), st.sampled_from(["a", "b", "c"])))
+
+
+def first_of_each(rows: list[tuple[str, str]]) -> list[bool]:
+    return [row not in rows[:number] for number, row in enumerate(rows)]
+
+
+@given(tables)
+def test_a_row_is_first_where_none_above_is_equal(rows: list[tuple[str, str]]) -> None:
+    table = pl.DataFrame(rows, schema={"id": pl.String, "name": pl.String}, orient="row")
+    assert is_first(table).to_list() == first_of_each(rows)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=tables)
+def test_rows_that_hash_alike_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, rows: list[tuple[str, str]]
+) -> None:
+    monkeypatch.setattr(pl.DataFrame, "hash_rows", lambda self: pl.zeros(self.height, pl.UInt64, eager=True))
+    table = pl.DataFrame(rows, schema={"id": pl.String, "name": pl.String}, orient="row")
+    assert is_first(table).to_list() == first_of_each(rows)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import threading
 import zipfile
@@ -14,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from xxhash import xxh3_128
 
 from sapbert.errors import FormatError
 from sapbert.vocab import intake as module
@@ -144,8 +144,8 @@ def test_a_file_is_found_and_read_whatever_wraps_it(tmp_path: Path, pack: Callab
     source, intake = find(pack(tmp_path)), Intake()
     assert source.name.upper() == "MRCONSO.RRF"
     assert content(source, intake) == CONTENT
-    digest = hashlib.sha256(CONTENT).hexdigest()
-    assert intake.inputs == {source.name: {"bytes": len(CONTENT), "sha256": digest}}
+    digest = xxh3_128(CONTENT).hexdigest()
+    assert intake.inputs == {source.name: {"bytes": len(CONTENT), "xxh3": digest}}
 
     with blocks_of(999):
         assert b"".join(Intake().blocks(source)) == CONTENT
@@ -306,7 +306,7 @@ def test_blocks_are_the_lines_of_the_file_however_it_is_cut(
     # A last line that is blank and has no end may be left out.
     assert joined in (data, data + b"\n", data[: data.rfind(b"\n") + 1])
     assert joined.strip() == data.strip()
-    assert intake.inputs["invented.txt"] == {"bytes": len(file), "sha256": hashlib.sha256(file).hexdigest()}
+    assert intake.inputs["invented.txt"] == {"bytes": len(file), "xxh3": xxh3_128(file).hexdigest()}
 
 
 def test_memory_is_that_of_a_block(tmp_path: Path) -> None:

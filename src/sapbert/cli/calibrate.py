@@ -25,7 +25,9 @@ class CalibrationMethod(StrEnum):
 
 
 def calibrate(
-    index: Annotated[Path, typer.Argument(help="Written by `sapbert index`.", show_default=False)],
+    index: Annotated[
+        str, typer.Argument(help="Written by `sapbert index`; or `default`.", show_default=False)
+    ],
     mentions: Annotated[
         Path,
         typer.Argument(
@@ -61,6 +63,8 @@ def calibrate(
     the fit, five parts in turn.
     """
     from sapbert.artifacts import require_free
+    from sapbert.defaults import chosen
+    from sapbert.index.folder import damage_told
     from sapbert.linking.calibrating import CalibrateSettings, calibrate, read_labelled_mentions
     from sapbert.linking.calibration import Method
     from sapbert.linking.linker import Linker
@@ -72,8 +76,9 @@ def calibrate(
     if figure is not None:
         _require_figure(figure, overwrite=overwrite)
     labelled = read_labelled_mentions(mentions, prefix)
-    linker = Linker.open(index, threads=threads, sparse_weight=_weight(index, sparse_weight))
-    fitted = calibrate(linker, labelled, settings)
+    with damage_told(chosen(index, "index")):
+        linker = Linker.open(index, threads=threads, sparse_weight=_weight(index, sparse_weight))
+        fitted = calibrate(linker, labelled, settings)
     fitted.write(out, overwrite=overwrite)
     if figure is not None:
         from sapbert.plots.reliability import draw_reliability
@@ -84,11 +89,12 @@ def calibrate(
     _tell(fitted, out)
 
 
-def _weight(index: Path, asked: float | None) -> float:
+def _weight(index: str, asked: float | None) -> float:
     """Return the weight to open an index with: any but 0 where it is to be fitted."""
+    from sapbert.defaults import chosen
     from sapbert.index.sparse import SPARSE
 
-    return asked if asked is not None else float((index / SPARSE).is_dir())
+    return asked if asked is not None else float((chosen(index, "index") / SPARSE).is_dir())
 
 
 def _require_figure(target: Path, *, overwrite: bool) -> None:

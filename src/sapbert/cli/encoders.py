@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sapbert.errors import MissingExtraError
@@ -12,11 +11,13 @@ if TYPE_CHECKING:
 
 
 def open_encoder(model: str) -> Encoder:
-    """Open what `sapbert export` wrote without torch, and any other model with it."""
+    """Open what `sapbert export` wrote, or the default, without torch, and any other model with it."""
+    from sapbert.defaults import chosen
     from sapbert.encoder.onnx import OnnxEncoder, is_exported
 
-    if is_exported(Path(model)):
-        return OnnxEncoder.open(Path(model))
+    folder = chosen(model, "encoder")
+    if is_exported(folder):
+        return OnnxEncoder.open(folder)
     try:
         from sapbert.encoder.transformer import TransformerEncoder
     except ImportError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -30,7 +29,7 @@ def evaluate(
         list[str],
         typer.Option(
             "--model",
-            help="Encoder to measure: a folder or a Hugging Face id. Given again: another seed of it.",
+            help="Encoder: `default`, a folder or a Hugging Face id. Given again: another seed of it.",
         ),
     ] = [],
     baseline: Annotated[
@@ -49,7 +48,7 @@ def evaluate(
         Path | None, typer.Option("--out", "-o", help="Keep every mention's result, for `sapbert compare`.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Where vectors are kept.", show_default="~/.cache/sapbert/vectors")
+        Path | None, typer.Option(help="Where vectors are kept.", show_default="under SAPBERT_HOME")
     ] = None,
     overwrite: Overwrite = False,
     json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
@@ -120,10 +119,6 @@ def cached_encoder(
 ) -> CachedEncoder:
     """Open an encoder whose vectors are kept; `progress` is told of names encoded and names to encode."""
     from sapbert.evaluation.cache import CachedEncoder
+    from sapbert.home import home
 
-    return CachedEncoder(open_encoder(model), cache or _default_cache(), progress=progress)
-
-
-def _default_cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "sapbert" / "vectors"
+    return CachedEncoder(open_encoder(model), cache or home() / "vectors", progress=progress)

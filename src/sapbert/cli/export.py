@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +16,21 @@ if TYPE_CHECKING:
     from sapbert.encoder.pooling import Pooling
 
 
+class ExportFormat(StrEnum):
+    """What an encoder is written as."""
+
+    ONNX = "onnx"
+    HUGGINGFACE = "huggingface"
+
+
 def export(
-    model: Annotated[str, typer.Argument(help="Encoder to export: a folder or a Hugging Face id.")],
+    model: Annotated[
+        str, typer.Argument(help="Encoder to export: a folder or a Hugging Face id; or `default`.")
+    ],
     out: Out,
+    format: Annotated[
+        ExportFormat, typer.Option(help="huggingface turns an exported encoder back, to train it on.")
+    ] = ExportFormat.ONNX,
     pooling: Annotated[
         str | None,
         typer.Option(help="cls, mean, mean-all-tokens, first-token, no-special; else the model's."),
@@ -35,8 +48,17 @@ def export(
     In fp32 and int8. --benchmark measures what int8 costs in linking accuracy; give it several times for
     several sets.
     """
+    from sapbert.defaults import chosen
     from sapbert.encoder.judge import read_benchmark
+    from sapbert.encoder.onnx import is_exported
 
+    if format is ExportFormat.HUGGINGFACE:
+        if pooling or max_length or benchmark:
+            raise ConfigError("--format huggingface turns an encoder back as it is; leave other options out")
+        _restore(chosen(model, "encoder"), out, overwrite=overwrite, as_json=json)
+        return
+    if is_exported(chosen(model, "encoder")):
+        raise ConfigError(f"{model} is exported already; --format huggingface turns it back")
     benchmarks = {str(folder): read_benchmark(folder) for folder in benchmark}
     try:
         from sapbert.encoder.export import export_model
@@ -55,6 +77,14 @@ def export(
     tell(manifest, out, as_json=json)
     if not json:
         _tell_accuracy(manifest.details["accuracy"])
+
+
+def _restore(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
+    try:
+        from sapbert.encoder.restore import restore_model
+    except ImportError as error:
+        raise MissingExtraError(error.name or "torch", "train") from error
+    tell(restore_model(source, out, overwrite=overwrite), out, as_json=as_json)
 
 
 def _pooling(name: str | None) -> Pooling | None:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from sapbert.cli.report import Json, Out, Overwrite, tell
+from sapbert.cli.report import Json, Out, Overwrite, progress_bar, tell
 from sapbert.errors import SapbertError
 from sapbert.index.settings import IndexSettings, Kind, Precision
 
-if TYPE_CHECKING:
-    from sapbert.vocab.intake import Progress
+_LONG = 100
+"""Seconds above which a time is told in minutes."""
 
 
 def index(
     vocabulary: Annotated[Path, typer.Argument(help="Written by `sapbert read` or `sapbert merge`.")],
     model: Annotated[
-        str, typer.Option(help="Encoder: written by `sapbert export`, or any that this can export.")
+        str,
+        typer.Option(help="Encoder: `default`, written by `sapbert export`, or any that this can export."),
     ],
     out: Out,
     kind: Annotated[
@@ -34,6 +34,19 @@ def index(
         Precision | None,
         typer.Option(help="Of the vectors on disk.", show_default="fp32 for flat, int8 for ann"),
     ] = None,
+    dimensions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Store so many leading ones, if the encoder was trained for it.", show_default="all"
+        ),
+    ] = None,
+    inverted: Annotated[
+        bool,
+        typer.Option(
+            "--inverted/--no-inverted",
+            help="Keep 'Infarction, Myocardial' where there is 'Myocardial Infarction'.",
+        ),
+    ] = True,
     variant: Annotated[
         Literal["fp32", "int8"] | None,
         typer.Option(help="Of the encoder.", show_default="as its folder prefers"),
@@ -60,9 +73,11 @@ def index(
 
     refuse_occupied(out, overwrite=overwrite)
     opened = Vocabulary.open(vocabulary)
-    settings = IndexSettings(kind=kind, precision=precision, hybrid=hybrid)
+    settings = IndexSettings(
+        kind=kind, precision=precision, dimensions=dimensions, inverted=inverted, hybrid=hybrid
+    )
     try:
-        with _exported(model) as folder, _progress() as progress:
+        with _exported(model, out) as folder, progress_bar("names") as progress:
             manifest = build_index(
                 opened,
                 OnnxEncoder.open(folder, threads=threads, variant=variant),
@@ -71,21 +86,37 @@ def index(
                 update=update,
                 overwrite=overwrite,
                 progress=progress,
+                on_forecast=_tell_forecast,
             )
     except KeyboardInterrupt:
+        if not run_folder(out).exists():
+            raise  # so early that nothing is finished
         typer.echo(f"stopped; what is finished is in {run_folder(out)}, the same command goes on", err=True)
         raise typer.Exit(1) from None
     tell(manifest, out, as_json=json)
 
 
 @contextmanager
-def _exported(model: str) -> Iterator[Path]:
-    """Give out the folder of an encoder that runs without torch, exported to a passing place if need be."""
+def _exported(model: str, out: Path) -> Iterator[Path]:
+    """Give out the folder of an encoder that runs without torch, exported beside `out` if need be."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from sapbert.artifacts import workplace
+    from sapbert.defaults import chosen
     from sapbert.encoder.onnx import is_exported
 
-    if is_exported(Path(model)):
-        yield Path(model)
+    folder = chosen(model, "encoder")
+    if is_exported(folder):
+        yield folder
         return
+    with workplace(out) as place:
+        with Console(stderr=True).status(f"exporting {escape(model)}"):
+            _export(model, place / "encoder")
+        yield place / "encoder"
+
+
+def _export(model: str, target: Path) -> None:
     try:
         from sapbert.encoder.export import export_model
     except ImportError as error:
@@ -93,25 +124,10 @@ def _exported(model: str) -> Iterator[Path]:
             f"{model} was not written by `sapbert export`, and exporting it needs {error.name}: "
             "pip install 'sapbert[train]', or export it on another machine"
         ) from error
-    with TemporaryDirectory(prefix="sapbert-") as place:
-        export_model(model, Path(place) / "encoder")
-        yield Path(place) / "encoder"
+    export_model(model, target)
 
 
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Give out a callback that draws a bar with names a second; silent where there is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    rate = TextColumn("{task.fields[rate]:,.0f} names/s")
-    columns = (MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), rate)
-    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("names", total=None, rate=0)
-
-        def update(_name: str, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, rate=bar.tasks[task].speed or 0)
-
-        yield update
+def _tell_forecast(names: int, rate: float) -> None:
+    seconds = names / rate
+    wait = f"{seconds:.0f} seconds" if seconds < _LONG else f"{seconds / 60:.0f} minutes"
+    typer.echo(f"{names:,} names to encode, {rate:,.0f} a second: about {wait}", err=True)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from sapbert.cli.report import Overwrite
+from sapbert.cli.report import Overwrite, counted
+from sapbert.defaults import DEFAULT, chosen
 from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
@@ -48,11 +49,13 @@ _SUFFIXES = {
 
 
 def link(
-    index: Annotated[Path, typer.Argument(help="Written by `sapbert index`.", show_default=False)],
     mentions: Annotated[
         list[str] | None,
         typer.Argument(help="Mentions; without any, and without --file, one a line of standard input."),
     ] = None,
+    index: Annotated[
+        str, typer.Option(help="Written by `sapbert index`.", show_default="MeSH, which comes along")
+    ] = DEFAULT,
     file: Annotated[
         Path | None, typer.Option(help="CSV, TSV, JSONL (.gz), Parquet, or .txt with one mention a line.")
     ] = None,
@@ -111,11 +114,12 @@ def link(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted job.")] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Link mentions to concepts.
+    """Link mentions to concepts, of MeSH or of your own index.
 
     Candidates come one a row, the best of a mention first; that is the answer, or NIL. All columns of a
     table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
     """
+    from sapbert.index.folder import damage_told
     from sapbert.linking.linker import Linker, LinkSettings
 
     kind = _kind(out, LinkFormat.JSONL if json else format)
@@ -123,6 +127,8 @@ def link(
         raise typer.BadParameter("give --json or --format, not both")
     if mentions and file is not None:
         raise typer.BadParameter("give mentions or --file, not both")
+    if mentions and _is_artifact(mentions[0]):
+        raise typer.BadParameter(f"{mentions[0]} is a folder, not a mention: give --index {mentions[0]}")
     if out is None and (resume or overwrite):
         raise typer.BadParameter("--resume and --overwrite go with --out")
     settings = LinkSettings(
@@ -132,9 +138,9 @@ def link(
         sources=tuple(sources),
         prefixes=tuple(prefix),
     )
-    linker = Linker.open(index, threads=threads, sparse_weight=sparse_weight, calibration=calibration)
-    _add_labelled(linker, labelled, labelled_prefix, index)
-    with _bar(drawn=out is not None) as (on_read, on_linked):
+    with damage_told(chosen(index, "index")), _bar(drawn=out is not None) as (on_read, on_linked):
+        linker = Linker.open(index, threads=threads, sparse_weight=sparse_weight, calibration=calibration)
+        _add_labelled(linker, labelled, labelled_prefix, index)
         source = _prepared(_source(mentions, file, column, on_read), linker, document_column, split=split)
         asked = {
             "k": k,
@@ -153,8 +159,10 @@ def link(
         if out is None:
             _print(task, answer)
             return
+        if resume and not overwrite and _finished(source, out):
+            return
         done = _write(task, answer, out, on_linked, resume=resume, overwrite=overwrite)
-    typer.echo(f"{done:,} mentions -> {out}", err=True)
+    typer.echo(f"{counted(done, 'mention')} -> {out}", err=True)
 
 
 class _Task(NamedTuple):
@@ -197,7 +205,17 @@ def _kind(out: Path | None, asked: LinkFormat | None) -> LinkFormat:
     return asked or told or LinkFormat.CSV
 
 
-def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, index: Path) -> None:
+def _is_artifact(mention: str) -> bool:
+    """Tell a folder that sapbert wrote, which was meant for --index, from a mention."""
+    from sapbert.artifacts import MANIFEST
+
+    try:
+        return (Path(mention) / MANIFEST).is_file()
+    except OSError:  # longer than a path may be
+        return False
+
+
+def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, index: str) -> None:
     if labelled is None:
         return
     from sapbert.linking.tables import read_labelled
@@ -207,7 +225,7 @@ def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, ind
     if not added:
         hint = "give --mentions-prefix if its identifiers have none"
         raise SapbertError(f"{labelled}: no mention has a concept of {index} ({hint})")
-    typer.echo(f"{added:,} of {len(pairs):,} labelled mentions have a concept of {index}", err=True)
+    typer.echo(f"{added:,} of {counted(len(pairs), 'labelled mention')} have a concept of {index}", err=True)
 
 
 def _prepared(source: Mentions, linker: Linker, document_column: str | None, *, split: bool) -> Mentions:
@@ -274,10 +292,27 @@ def _print_table(batch: Sequence[Linked]) -> None:
     Console(width=None if sys.stdout.isatty() else _UNWRAPPED).print(table)
 
 
+def _finished(source: Mentions, out: Path) -> bool:
+    """Tell whether there is nothing to go on with, and say so."""
+    from sapbert.linking.job import is_interrupted
+
+    if not out.is_file() or is_interrupted(out):
+        return False
+    from sapbert.linking.tables import count_linked
+
+    done = count_linked(out, source)
+    if done is None:
+        raise SapbertError(
+            f"{out} exists, and no interrupted job for it; choose another name or give --overwrite"
+        )
+    typer.echo(f"{out} is finished: {counted(done, 'mention')}; --overwrite links again", err=True)
+    return True
+
+
 def _write(
     task: _Task, answer: Link, out: Path, progress: Callable[[int], None], *, resume: bool, overwrite: bool
 ) -> int:
-    from sapbert.linking.job import TextOutlet, link_to_file
+    from sapbert.linking.job import TextOutlet, is_interrupted, link_to_file, run_folder
 
     outlet: Outlet
     if task.kind == LinkFormat.PARQUET:
@@ -292,7 +327,10 @@ def _write(
             task.source, answer, outlet, out, job, resume=resume, overwrite=overwrite, progress=progress
         )
     except KeyboardInterrupt:
-        raise SapbertError(f"stopped; the same command with --resume goes on from {out}.run") from None
+        if not is_interrupted(out):
+            raise  # so early that there is nothing to go on from
+        where = run_folder(out)
+        raise SapbertError(f"stopped; the same command with --resume goes on from {where}") from None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from sapbert.cli import (
     errors,
     evaluate,
     export,
+    fetch,
     index,
     link,
     merge,
@@ -32,6 +33,7 @@ from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
 _STAGES = (
+    "fetch",
     "read",
     "merge",
     "pairs",
@@ -67,6 +69,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
+app.command("fetch")(fetch.fetch)
 app.add_typer(read.app, name="read")
 app.command("merge")(merge.merge)
 app.command("pairs")(pairs.pairs)
@@ -101,9 +104,10 @@ def sapbert(
 ) -> None:
     """From any biomedical vocabulary to a working entity linker.
 
-    Each verb reads what the one before wrote: read a vocabulary, merge several, draw pairs, train on them,
-    export the encoder, index the vocabulary, link mentions. Results go to files or standard output, words and
-    progress to standard error.
+    `sapbert link "heart attack"` needs nothing else. For a vocabulary or an encoder of your own, each verb
+    reads what the one before wrote: read a vocabulary, merge several, draw pairs, train on them, export the
+    encoder, index the vocabulary, link mentions. Results go to files or standard output, words and progress
+    to standard error.
     """
 
 

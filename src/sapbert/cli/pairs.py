@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sapbert.cli.report import Json, Out, Overwrite, progress_bar, tell
+from sapbert.cli.report import Json, Out, Overwrite, counted, progress_bar, tell
 from sapbert.errors import ConfigError
 
 
@@ -90,6 +90,6 @@ def _tell_text(out: Path, *, written: int, left_out: int, as_json: bool) -> None
     if as_json:
         typer.echo(json_module.dumps({"pairs": written, "pairs left out": left_out}))
         return
-    typer.echo(f"{written:,} pairs -> {out}", err=True)
+    typer.echo(f"{counted(written, 'pair')} -> {out}", err=True)
     if left_out:
-        typer.echo(f"{left_out:,} pairs left out: a name with || in it does not fit", err=True)
+        typer.echo(f"{counted(left_out, 'pair')} left out: a name with || in it does not fit", err=True)

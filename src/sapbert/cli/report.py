@@ -21,20 +21,28 @@ Json = Annotated[bool, typer.Option("--json", help="Print the manifest as JSON o
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Give out a callback that draws one bar a file; silent where standard error is no terminal."""
+def progress_bar(unit: str | None = None) -> Iterator[Progress]:
+    """Give out a callback that draws one bar a file; silent where standard error is no terminal.
+
+    With a `unit` bars tell how many of it are done in a second.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    rate = TextColumn("{task.fields[rate]}")
     console = Console(stderr=True)
     tasks: dict[str, TaskID] = {}
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, TimeRemainingColumn(), rate, console=console, disable=not console.is_terminal
+    ) as bar:
 
         def update(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                tasks[name] = bar.add_task(name)
-            bar.update(tasks[name], completed=done, total=max(total, 1))
+                tasks[name] = bar.add_task(name, rate="")
+            speed = bar.tasks[tasks[name]].speed
+            told = f"{speed:,.0f} {unit}/s" if unit and speed else ""
+            bar.update(tasks[name], completed=done, total=max(total, 1), rate=told)
 
         yield update
 
@@ -49,6 +57,11 @@ def tell(manifest: Manifest, path: Path, *, as_json: bool) -> None:
     typer.echo(f"{manifest.kind} -> {path}", err=True)
     for line in aligned({what: count for what, count in manifest.counts.items() if count}):
         typer.echo(f"  {line}", err=True)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number and what it counts: 1 mention, 2 mentions."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def aligned(rows: Mapping[str, Any]) -> list[str]:

@@ -76,7 +76,7 @@ def table(
         ),
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Where vectors are kept.", show_default="~/.cache/sapbert/vectors")
+        Path | None, typer.Option(help="Where vectors are kept.", show_default="under SAPBERT_HOME")
     ] = None,
 ) -> None:
     """Measure models and baselines on every benchmark of the paper that is found.

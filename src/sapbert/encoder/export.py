@@ -34,6 +34,7 @@ from sapbert.encoder.folder import quiet
 from sapbert.encoder.judge import Benchmark, measure
 from sapbert.encoder.onnx import (
     GRAPHS,
+    ORIGIN,
     TOKENIZER_FILE,
     WEIGHTS_SUFFIX,
     Description,
@@ -45,6 +46,7 @@ from sapbert.encoder.onnx import (
 )
 from sapbert.encoder.pooling import Pooling, pool
 from sapbert.encoder.quantization import quantize
+from sapbert.encoder.restore import write_origin
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
 
@@ -105,6 +107,7 @@ def export_model(
 def _write_encoder(encoder: TransformerEncoder, folder: Path) -> None:
     _write_tokenizer(encoder, folder / TOKENIZER_FILE)
     graph = _trace(encoder)
+    write_origin(encoder, graph, folder / ORIGIN)
     _write_graph(graph, folder / GRAPHS["fp32"])
     quantize(graph)
     _write_graph(graph, folder / GRAPHS["int8"])

@@ -38,6 +38,8 @@ GRAPHS: Mapping[Variant, str] = {"fp32": "onnx/model.onnx", "int8": "onnx/model_
 WEIGHTS_SUFFIX = ".data"
 """Weights lie beside their graph, so that they are mapped into memory and may exceed two gigabytes."""
 TOKENIZER_FILE = "tokenizer.json"
+ORIGIN = "huggingface"
+"""Folder with what `encoder.restore` needs beside weights; vectors do not depend on it."""
 _WINDOW = 8_192
 """Names tokenized and sorted together: enough to fill batches, few enough to tell progress often."""
 _BATCH_TOKENS = 512
@@ -186,6 +188,8 @@ class OnnxEncoder:
         for name in self._description.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self._folder / name, folder / name)
+        if (self._folder / ORIGIN).is_dir():
+            shutil.copytree(self._folder / ORIGIN, folder / ORIGIN)
         write_description(folder, self._description)
 
     def encode(self, names: Sequence[str], *, on_progress: OnProgress | None = None) -> NDArray[np.float32]:

@@ -19,6 +19,8 @@ from onnx import ModelProto, NodeProto, TensorProto
 from onnx.helper import make_node, make_opsetid
 from onnx.numpy_helper import from_array, to_array
 
+QUANTIZED, SCALE = "_q", "_scale"
+"""What the names of a quantised weight and of its scales end in."""
 _MICROSOFT = "com.microsoft"
 _LEVELS = 127
 """Largest magnitude of a quantised number."""
@@ -78,7 +80,7 @@ class _Rewriter:
         data, scales = self._rows[activations]
         self._quantize_weight(weight, axis=0)
         raw = f"{node.output[0]}_q"
-        parts = [data, f"{weight}_q", "q_level", f"{weight}_scale", "q_middle"]
+        parts = [data, f"{weight}{QUANTIZED}", "q_level", f"{weight}{SCALE}", "q_middle"]
         yield make_node("MatMulIntegerToFloat", parts, [raw], domain=_MICROSOFT)
         yield make_node("Mul", [raw, scales], [node.output[0]])
 
@@ -95,19 +97,19 @@ class _Rewriter:
         table, ids = node.input
         self._quantize_weight(table, axis=1)
         data, wide, scales = (f"{node.output[0]}_{part}" for part in ("q", "wide", "scale"))
-        yield make_node("Gather", [f"{table}_q", ids], [data])
+        yield make_node("Gather", [f"{table}{QUANTIZED}", ids], [data])
         yield make_node("Cast", [data], [wide], to=TensorProto.FLOAT)
-        yield make_node("Gather", [f"{table}_scale", ids], [scales])
+        yield make_node("Gather", [f"{table}{SCALE}", ids], [scales])
         yield make_node("Mul", [wide, scales], [node.output[0]])
 
     def _quantize_weight(self, name: str, *, axis: int) -> None:
         """Give each column (axis 0) or row (axis 1) of a matrix its own scale."""
-        if f"{name}_q" in self._weights:
+        if f"{name}{QUANTIZED}" in self._weights:
             return
         values: NDArray[np.float32] = to_array(self._weights[name])
         scales = np.maximum(np.abs(values).max(axis=axis, keepdims=True), _TINY) / _LEVELS
-        self._constant(f"{name}_q", np.rint(values / scales).astype(np.int8))
-        self._constant(f"{name}_scale", scales[0] if axis == 0 else scales)
+        self._constant(f"{name}{QUANTIZED}", np.rint(values / scales).astype(np.int8))
+        self._constant(f"{name}{SCALE}", scales[0] if axis == 0 else scales)
 
     def _constant(self, name: str, value: NDArray[np.generic] | np.generic) -> None:
         self._weights[name] = from_array(np.asarray(value), name)

@@ -258,7 +258,8 @@ def _load_config(source: Path | str) -> PreTrainedConfig:
     return config
 
 
-def _model_class(config: PreTrainedConfig) -> Callable[..., object]:
+def model_class(config: PreTrainedConfig) -> Callable[..., object]:
+    """Return what makes an encoder of a configuration."""
     found: Any = MODEL_MAPPING[type(config)]
     chosen: Callable[..., object] = found[0] if isinstance(found, tuple) else found
     return chosen
@@ -276,7 +277,7 @@ def _load_adapted(source: Path | str, adapters: Path) -> PreTrainedModel:
 
 def _load_model(source: Path | str) -> PreTrainedModel:
     config = _load_config(source)
-    options = pooler_options(_model_class(config))
+    options = pooler_options(model_class(config))
     try:
         model, report = AutoModel.from_pretrained(
             source,

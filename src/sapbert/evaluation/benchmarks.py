@@ -39,7 +39,7 @@ class EvaluationSet:
     @property
     def fingerprint(self) -> str:
         """Equal for equal files."""
-        return fingerprint_of({name: str(record["sha256"]) for name, record in self.inputs.items()})
+        return fingerprint_of({name: str(record["xxh3"]) for name, record in self.inputs.items()})
 
     @property
     def dictionaries(self) -> dict[str, Dictionary]:

@@ -114,7 +114,7 @@ def read_dictionary(path: Path, intake: Intake, prefix: str | None) -> Dictionar
     """Read a dictionary: a vocabulary artifact, a TSV with `concept_id` and `name`, or `id||name` lines."""
     if (path / MANIFEST).is_file():
         vocabulary = Vocabulary.open(path)
-        intake.inputs[path.name] = {"sha256": vocabulary.fingerprint}
+        intake.inputs[path.name] = {"xxh3": vocabulary.fingerprint}
         names = vocabulary.names.select("name", "concept_id").collect()
         return dictionary_of(names["name"], names["concept_id"])
     source = table_source(path)

@@ -26,6 +26,7 @@ from sapbert.evaluation.benchmarks import EvaluationSet
 from sapbert.evaluation.mentions import Dictionary, concept_numbers
 from sapbert.evaluation.metrics import judge
 from sapbert.evaluation.rankers import Build
+from sapbert.vocab.parquet import system_errors
 
 KIND = "evaluation"
 _TABLES = ("mentions", "candidates", "gold")
@@ -134,7 +135,8 @@ def write_evaluation(
     with create(target, overwrite=overwrite) as draft:
         tables = (evaluation.results, evaluation.candidates, evaluation.gold)
         for name, table in zip(_TABLES, tables, strict=True):
-            table.write_parquet(draft.path / f"{name}.parquet")
+            with system_errors(file := draft.path / f"{name}.parquet"):
+                table.write_parquet(file)
         return draft.seal(
             KIND,
             settings=settings,

@@ -20,8 +20,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.arrays import ArrayWriter, map_array
-from sapbert.index.vectors import Vectors, checked, no_results
+from sapbert.arrays import ArrayWriter, damaged, map_array
+from sapbert.index.vectors import Vectors, checked
 
 BITS = 512
 BLOCK = 1 << 17
@@ -57,8 +57,16 @@ class AnnIndex:
     @classmethod
     def open(cls, folder: Path, vectors: Vectors, *, candidates: int, threads: int | None = None) -> AnnIndex:
         """Map what `write_codes` wrote."""
-        codes = map_array(folder / _CODES)
-        return cls(vectors, Coder.open(folder), codes, candidates=candidates, threads=threads)
+        codes = map_array(folder / _CODES, np.uint8, shape=(len(vectors), BITS // 8))
+        coder = Coder.open(folder, vectors.dimension)
+        rows = vectors.spread()
+        # One by one, as BLAS would start threads for more.
+        expected = [coder.encode(vector[np.newaxis]) for vector in vectors.floats(rows)]
+        differing = np.bitwise_count(codes[rows] ^ np.concatenate(expected)).sum(axis=1)
+        # Rounding may turn a bit or two.
+        if differing.max() > BITS // 8:
+            raise damaged(folder / _CODES, "its codes are not those of the vectors")
+        return cls(vectors, coder, codes, candidates=candidates, threads=threads)
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -73,12 +81,8 @@ class AnnIndex:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Find the k nearest rows of each mention, as `protocols.Index` says."""
         mentions = checked(self, vectors, k, allowed)
-        scores, found = no_results(len(mentions), k)
         rows = None if allowed is None else np.flatnonzero(allowed)
-        for number, near in enumerate(self._near(mentions, rows, max(self.candidates, 2 * k))):
-            own_scores, own_rows = self.vectors.rank(mentions[number], near, k)
-            scores[number, : len(own_rows)], found[number, : len(own_rows)] = own_scores, own_rows
-        return scores, found
+        return self.vectors.rank_each(mentions, self._near(mentions, rows, max(self.candidates, 2 * k)), k)
 
     def _near(
         self, mentions: NDArray[np.float32], rows: NDArray[np.int64] | None, wanted: int
@@ -121,9 +125,10 @@ class Coder:
         self._frame = frame
 
     @classmethod
-    def open(cls, folder: Path) -> Coder:
+    def open(cls, folder: Path, dimension: int) -> Coder:
         """Load what `write_codes` wrote."""
-        return cls(np.load(folder / _MEAN), np.load(folder / _FRAME))
+        mean = map_array(folder / _MEAN, np.float32, shape=(dimension,))
+        return cls(mean, map_array(folder / _FRAME, np.float32, shape=(dimension, BITS)))
 
     def encode(self, vectors: NDArray[np.float32]) -> NDArray[np.uint8]:
         """Return the codes of some vectors.  # (vectors, BITS / 8)"""
@@ -139,7 +144,7 @@ def write_codes(folder: Path) -> None:
     frame = np.linalg.qr(square)[0][: vectors.dimension, :BITS]
     np.save(folder / _MEAN, vectors.floats(spread).mean(axis=0))
     np.save(folder / _FRAME, frame.astype(np.float32))
-    coder = Coder.open(folder)
+    coder = Coder.open(folder, vectors.dimension)
     with ArrayWriter(folder / _CODES, np.uint8, BITS // 8) as codes:
         for start in range(0, len(vectors), _ROWS_A_PIECE):
             # Mapped anew, so that what was read of a file larger than memory is let go.

@@ -10,17 +10,17 @@ precision are found. For kind ann the number of candidates is doubled until reca
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from time import perf_counter
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.artifacts import Manifest, create
+from sapbert.artifacts import Manifest, create, full_disk_explained
+from sapbert.encoder.leading import LeadingDimensions, PortableEncoder, leading
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.chunks import Chunk, ChunkStore
 from sapbert.index.entries import Entries
@@ -48,12 +48,8 @@ ROWS_A_CALL = 4_096
 """Names encoded between two signs of progress."""
 
 
-class PortableEncoder(Encoder, Protocol):
-    """An encoder that can travel inside an index."""
-
-    def copy_to(self, folder: Path) -> None:
-        """Write what opening it again needs to `folder`."""
-        ...
+OnForecast = Callable[[int, float], None]
+"""Told, before the work begins, how many names are to be encoded and how many a second may be expected."""
 
 
 def build_index(
@@ -62,27 +58,40 @@ def build_index(
     target: Path,
     settings: IndexSettings,
     *,
+    carry_encoder: bool = True,
     update: Path | None = None,
     overwrite: bool = False,
     progress: Progress = silent,
+    on_forecast: OnForecast | None = None,
 ) -> Manifest:
-    """Write the index of a vocabulary to `target`, with the encoder inside; return its manifest."""
+    """Write the index of a vocabulary to `target`, with the encoder inside; return its manifest.
+
+    Unless it is to `carry_encoder`: then it is opened only by those who have the encoder from elsewhere.
+    """
     if settings.hybrid:
         require_scipy()
+    encoder = LeadingDimensions.of(encoder, settings.dimensions)
     chunks = run_folder(target)
-    with _full_disk_explained(chunks), create(target, overwrite=overwrite) as draft:
+    with (
+        full_disk_explained(chunks.parent, f"what is in {chunks.name}"),
+        create(target, overwrite=overwrite) as draft,
+    ):
         (draft.path / ENTRIES).mkdir()
-        entries = write_entries(vocabulary, draft.path / ENTRIES)
+        entries = write_entries(vocabulary, draft.path / ENTRIES, inverted=settings.inverted)
         kind, precision = settings.resolved(len(entries))
         known = None if update is None else _Known.open(update, encoder, precision)
-        store = ChunkStore(chunks, _identity(vocabulary, encoder, precision))
-        work = _Encoding(entries, encoder, precision, Sample.of(entries, encoder), known)
+        store = ChunkStore(chunks, _identity(vocabulary, encoder, precision, settings))
+        sample, rate = _timed_sample(entries, encoder)
+        work = _Encoding(entries, encoder, precision, sample, known)
+        if on_forecast is not None:
+            on_forecast(work.missing(store), rate)
         work.run(store, progress)
         measured = _measure(draft.path, kind, work.sample, work.assemble(store, draft.path))
         if settings.hybrid:
             (draft.path / SPARSE).mkdir()
             write_sparse(entries.folded, draft.path / SPARSE, SparseSettings(), progress=progress)
-        encoder.copy_to(draft.path / ENCODER)
+        if carry_encoder:
+            encoder.copy_to(draft.path / ENCODER)
         manifest = draft.seal(
             KIND,
             settings={name: value for name, value in asdict(settings).items() if value is not None},
@@ -102,12 +111,23 @@ def run_folder(target: Path) -> Path:
     return target.with_name(f"{target.name}.run")
 
 
-def _identity(vocabulary: Vocabulary, encoder: Encoder, precision: Precision) -> dict[str, Any]:
+def _timed_sample(entries: Entries, encoder: Encoder) -> tuple[Sample, float]:
+    """Encode the names that recall is measured on, and tell how many a second that were."""
+    start = perf_counter()
+    sample = Sample.of(entries, encoder)
+    return sample, len(sample.rows) / max(perf_counter() - start, 1e-9)
+
+
+def _identity(
+    vocabulary: Vocabulary, encoder: Encoder, precision: Precision, settings: IndexSettings
+) -> dict[str, Any]:
     """What two builds must share for one to go on with the other's chunks."""
     return {
         "vocabulary": vocabulary.fingerprint,
         "encoder": encoder.fingerprint,
         "precision": precision.value,
+        "dimension": encoder.dimension,
+        "inverted": settings.inverted,
         "rows": ROWS_A_CHUNK,
         "sample": SIZE,
     }
@@ -129,6 +149,12 @@ class _Known(NamedTuple):
                 f"{path} stores vectors as {vectors.precision}, which cannot become {precision}; "
                 f"give --precision {vectors.precision} or leave out --update"
             )
+        longer = vectors.dimension > encoder.dimension and vectors.precision is Precision.FP32
+        if vectors.dimension != encoder.dimension and not longer:
+            raise ConfigError(
+                f"{path} stores {vectors.dimension} dimensions as {vectors.precision}, which cannot become "
+                f"{encoder.dimension}; give --dimensions {vectors.dimension} or leave out --update"
+            )
         return cls(entries, vectors)
 
 
@@ -141,6 +167,10 @@ class _Encoding:
     precision: Precision
     sample: Sample
     known: _Known | None
+
+    def missing(self, store: ChunkStore) -> int:
+        """Count the names of the chunks that `store` lacks."""
+        return sum(stop - start for number, start, stop in self._chunks() if not store.has(number))
 
     def run(self, store: ChunkStore, progress: Progress) -> None:
         """Finish every chunk that `store` lacks."""
@@ -178,7 +208,10 @@ class _Encoding:
             return self._encoded(names)
         rows = self.known.entries.rows_of(names)
         vectors = np.empty((len(names), self.encoder.dimension), np.float32)
-        vectors[rows >= 0] = self.known.vectors.floats(rows[rows >= 0])
+        known = self.known.vectors
+        floats = known.floats(rows[rows >= 0])
+        whole = known.dimension == self.encoder.dimension
+        vectors[rows >= 0] = floats if whole else leading(floats, self.encoder.dimension)
         new = np.flatnonzero(rows < 0).tolist()
         if new:
             vectors[new] = self._encoded([names[number] for number in new])
@@ -204,16 +237,3 @@ def _measure(folder: Path, kind: Kind, sample: Sample, truth: Near) -> dict[str,
         lambda number: sample.recall(open_search(folder, kind, number), truth)
     )
     return {"recall@10": recall, "candidates": candidates}
-
-
-@contextmanager
-def _full_disk_explained(chunks: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise SapbertError(
-            f"{chunks.parent}: no space is left; make room and give the same command again, "
-            f"which goes on with what is in {chunks.name}"
-        ) from error

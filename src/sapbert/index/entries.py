@@ -31,11 +31,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.arrays import Texts, map_array
+from sapbert.arrays import Texts, damaged, map_numbers, map_offsets
 from sapbert.curies import canonical_prefix
-from sapbert.errors import ArtifactError, ConfigError
+from sapbert.errors import ConfigError
 
 WORDS = "words.json"
+_SHOWN = 3
+"""Words that an error offers in place of an unknown one."""
 
 
 class Selection(NamedTuple):
@@ -76,21 +78,30 @@ class Entries:
         try:
             words = json.loads((folder / WORDS).read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ArtifactError(f"{folder / WORDS} is damaged; make the artifact again") from error
+            raise damaged(folder / WORDS, "it holds no JSON") from error
+        folded, concepts = Texts.open(folder, "folded"), Texts.open(folder, "concepts")
+        aliases = Texts.open(folder, "aliases")
+        sources, types = tuple(words["sources"]), tuple(words["types"])
+        links = map_numbers(folder / "link_concepts.npy", np.int32, rows=None, below=len(concepts))
+        type_numbers = map_numbers(folder / "type_numbers.npy", np.int32, rows=None, below=len(types))
         return cls(
-            texts=Texts.open(folder, "texts"),
-            folded=Texts.open(folder, "folded"),
-            concepts=Texts.open(folder, "concepts"),
-            preferred=Texts.open(folder, "preferred"),
-            aliases=Texts.open(folder, "aliases"),
-            alias_concepts=map_array(folder / "alias_concepts.npy"),
-            link_offsets=map_array(folder / "link_offsets.npy"),
-            link_concepts=map_array(folder / "link_concepts.npy"),
-            link_sources=map_array(folder / "link_sources.npy"),
-            type_offsets=map_array(folder / "type_offsets.npy"),
-            type_numbers=map_array(folder / "type_numbers.npy"),
-            sources=tuple(words["sources"]),
-            types=tuple(words["types"]),
+            texts=Texts.open(folder, "texts", rows=len(folded)),
+            folded=folded,
+            concepts=concepts,
+            preferred=Texts.open(folder, "preferred", rows=len(concepts)),
+            aliases=aliases,
+            alias_concepts=map_numbers(
+                folder / "alias_concepts.npy", np.int32, rows=len(aliases), below=len(concepts)
+            ),
+            link_offsets=map_offsets(folder / "link_offsets.npy", rows=len(folded), end=len(links)),
+            link_concepts=links,
+            link_sources=map_numbers(
+                folder / "link_sources.npy", np.int32, rows=len(links), below=len(sources)
+            ),
+            type_offsets=map_offsets(folder / "type_offsets.npy", rows=len(concepts), end=len(type_numbers)),
+            type_numbers=type_numbers,
+            sources=sources,
+            types=types,
         )
 
     def __len__(self) -> int:
@@ -168,8 +179,15 @@ def _mask(words: Sequence[str], known: Sequence[str], what: str) -> NDArray[np.b
     """Say of each word in `known` whether it is wanted."""
     for word in words:
         if word not in known:
-            by_lowercase = {name.lower(): name for name in known}
-            near = get_close_matches(word.lower(), by_lowercase, n=1, cutoff=0)
-            hint = f"the nearest of {len(known)} is {by_lowercase[near[0]]!r}" if near else "it has none"
-            raise ConfigError(f"the index has no {what} {word!r}; {hint}")
+            raise ConfigError(f"the index has no {what} {word!r}; {_nearest(word, known)}")
     return np.isin(np.array(known, np.object_), np.array(words, np.object_))
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    """Say which known words are most like another, and how many there are."""
+    by_lowercase = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), by_lowercase, n=_SHOWN, cutoff=0)
+    if not near:
+        return "it has none"
+    shown = ", ".join(repr(by_lowercase[name]) for name in near)
+    return f"the nearest of {len(known):,} are {shown}" if len(near) < len(known) else f"it has {shown}"

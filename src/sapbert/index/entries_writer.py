@@ -7,6 +7,7 @@ in memory. That is what grows with the vocabulary; all that is written is gather
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,13 @@ ROWS_A_PIECE = 1_000_000
 """Links gathered and written at a time."""
 
 
-def write_entries(vocabulary: Vocabulary, folder: Path) -> Entries:
-    """Write the entries of a vocabulary to `folder`, which must exist, and open them."""
-    concepts, links = _read_names(vocabulary)
+def write_entries(vocabulary: Vocabulary, folder: Path, *, inverted: bool = True) -> Entries:
+    """Write the entries of a vocabulary to `folder`, which must exist, and open them.
+
+    Without `inverted` names, those with a comma are left out where their concept has a name of the same words
+    without one; preferred names stay.
+    """
+    concepts, links = _read_names(vocabulary, inverted=inverted)
     if links.is_empty():
         raise SapbertError(f"{vocabulary.path}: no name is left when names are folded")
     sources = links["source"].unique().cast(pl.String).sort().to_list()
@@ -41,18 +46,18 @@ def write_entries(vocabulary: Vocabulary, folder: Path) -> Entries:
     return Entries.open(folder)
 
 
-def _read_names(vocabulary: Vocabulary) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _read_names(vocabulary: Vocabulary, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """All concepts, numbered, and all distinct links: folded, name, concept, source."""
     concepts, links = [], []
     before = 0
-    for own_concepts, own_links in ordered_map(_read_part, vocabulary.parts()):
+    for own_concepts, own_links in ordered_map(partial(_read_part, inverted=inverted), vocabulary.parts()):
         concepts.append(own_concepts)
         links.append(own_links.with_columns(pl.col("concept") + before))
         before += own_concepts.height
     return pl.concat(concepts).with_row_index("concept"), pl.concat(links, rechunk=True)
 
 
-def _read_part(part: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _read_part(part: Path, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The concepts and links of a part of the vocabulary; called on several threads."""
     frame = pl.read_parquet(part, columns=["concept_id", "name", "preferred", "language", "source"])
     frame = frame.with_columns(
@@ -64,6 +69,8 @@ def _read_part(part: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     shown = [pl.col("preferred"), pl.col("language") == "en"]
     best = frame.sort("concept", *shown, "row", descending=[False, True, True, False])
     first = best.unique("concept", keep="first", maintain_order=True)
+    if not inverted:
+        frame = frame.filter(~_is_inverted())
     links = frame.filter(pl.col("folded") != "").unique(
         ["folded", "concept", "source"], keep="first", maintain_order=True
     )
@@ -71,6 +78,13 @@ def _read_part(part: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         first.select("concept_id", preferred="name"),
         links.select("folded", "name", "concept", "source"),
     )
+
+
+def _is_inverted() -> pl.Expr:
+    """Say of each name whether it has a comma that another of the same concept, source and words has not."""
+    words = pl.col("folded").str.extract_all(r"[\p{L}\p{N}]+").list.sort().list.join(" ")
+    comma = pl.col("folded").str.contains(",", literal=True)
+    return comma & ~pl.col("preferred") & (~comma).any().over("concept", "source", words)
 
 
 def _write_rows(folder: Path, links: pl.DataFrame) -> None:

@@ -6,13 +6,17 @@ decides. Memory is one block of vectors in float32 and its scores, whatever the 
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.index.vectors import ROUNDING, Vectors, checked, no_results
+from sapbert.index.vectors import ROUNDING, Vectors, checked
 
 BLOCK_BYTES = 64 << 20
 """Vectors compared at a time, in float32. With less, BLAS is busy calling its threads together."""
+BLOCK_BYTES_ALONE = 512 << 10
+"""The same for one mention, which one thread compares: what stays in its cache is not moved twice."""
 MENTIONS = 256
 """Mentions that go through all vectors together."""
 
@@ -36,14 +40,10 @@ class FlatIndex:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Find the k nearest rows of each mention, as `protocols.Index` says."""
         mentions = checked(self, vectors, k, allowed)
-        scores, found = no_results(len(mentions), k)
         rows = None if allowed is None else np.flatnonzero(allowed)
-        for start in range(0, len(mentions), MENTIONS):
-            batch = mentions[start : start + MENTIONS]
-            for number, near in enumerate(self._near(batch, rows, k), start):
-                own_scores, own_rows = self.vectors.rank(mentions[number], near, k)
-                scores[number, : len(own_rows)], found[number, : len(own_rows)] = own_scores, own_rows
-        return scores, found
+        batches = (mentions[start : start + MENTIONS] for start in range(0, len(mentions), MENTIONS))
+        near = chain.from_iterable(self._near(batch, rows, k) for batch in batches)
+        return self.vectors.rank_each(mentions, near, k)
 
     def _near(
         self, mentions: NDArray[np.float32], rows: NDArray[np.int64] | None, k: int
@@ -51,13 +51,15 @@ class FlatIndex:
         """For each mention, the rows that may be among its best k."""
         best = [_Best(k) for _ in mentions]
         total = len(self) if rows is None else len(rows)
-        step = max(BLOCK_BYTES // (4 * self.dimension), 1)
+        size = BLOCK_BYTES if len(mentions) > 1 else BLOCK_BYTES_ALONE
+        step = max(size // (4 * self.dimension), 1)
         for start in range(0, total, step):
             stop = min(start + step, total)
             block = slice(start, stop) if rows is None else rows[start:stop]
-            scores = mentions @ self.vectors.floats(block).T  # (mentions, block)
+            scores = self.vectors.cosines(mentions, block)  # (mentions, block)
             for own, own_best in zip(scores, best, strict=True):
-                hits = np.flatnonzero(own >= own_best.floor)
+                # What is no number is a hit too, to be refused when rows are ranked.
+                hits = np.flatnonzero(~(own < own_best.floor))
                 if len(hits):
                     own_best.add(own[hits], hits + start if rows is None else rows[hits + start])
         return [own_best.rows for own_best in best]
@@ -77,6 +79,6 @@ class _Best:
         scores, rows = np.append(self._scores, scores), np.append(self.rows, rows)
         if len(rows) > self._k:
             self.floor = float(np.partition(scores, len(rows) - self._k)[len(rows) - self._k]) - ROUNDING
-            kept = scores >= self.floor
+            kept = ~(scores < self.floor)
             scores, rows = scores[kept], rows[kept]
         self._scores, self.rows = scores, rows

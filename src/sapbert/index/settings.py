@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sapbert.errors import ConfigError
+
 ANN_FROM = 20_000
 """Names from which codes are worth their small loss; below, an exact search takes some milliseconds."""
 
@@ -22,6 +24,7 @@ class Precision(StrEnum):
     FP32 = "fp32"
     FP16 = "fp16"
     INT8 = "int8"
+    INT4 = "int4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +35,16 @@ class IndexSettings:
     """Exact or by codes; by default as the number of names suggests."""
     precision: Precision | None = None
     """How vectors are stored; by default fp32 for flat and int8 for ann."""
+    dimensions: int | None = None
+    """Leading components of a vector that are stored, of an encoder trained for it; by default all."""
+    inverted: bool = True
+    """Keep names such as `Infarction, Myocardial` of concepts that are also named without the comma."""
     hybrid: bool = False
     """Know spelling too, for `sapbert link --sparse-weight`."""
+
+    def __post_init__(self) -> None:
+        if self.dimensions is not None and self.dimensions < 1:
+            raise ConfigError(f"dimensions is a number of components, at least 1, got {self.dimensions}")
 
     def resolved(self, names: int) -> tuple[Kind, Precision]:
         """Decide what was left open."""

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.arrays import ArrayWriter, Texts, map_array
+from sapbert.arrays import ArrayWriter, Texts, map_array, map_numbers, map_offsets, require_within
 from sapbert.errors import ConfigError, MissingExtraError
 
 Progress = Callable[[str, int, int], None]
@@ -38,6 +38,8 @@ SPARSE = "sparse"
 _BITS = 21
 """Enough for any character, and for three of them in 64 bits."""
 _MOST_COUNTED = 255
+_RAREST = 64
+"""More than 1 + the logarithm of any number of names."""
 _ROWS, _MENTIONS = 16_384, 64
 """Names and mentions multiplied at a time: 4 MB of scores, which stay in the processor's cache."""
 _WEIGHTS = 16 << 20
@@ -117,9 +119,23 @@ class SparseIndex:
         """Map what `write_sparse` wrote."""
         require_scipy()
         settings = SparseSettings(**json.loads((folder / _SETTINGS).read_text(encoding="utf-8")))
-        small = (np.asarray(map_array(folder / f"{name}.npy")) for name in ("ngrams", "idf"))
-        large = (map_array(folder / f"{name}.npy") for name in ("offsets", "numbers", "counts", "scales"))
-        return cls(settings, *small, *large)
+        ngrams = map_array(folder / "ngrams.npy", np.int64, shape=(None,))
+        counts = map_array(folder / "counts.npy", np.uint8, shape=(None,))
+        scales = map_array(folder / "scales.npy", np.float32, shape=(None,))
+        require_within(folder / "scales.npy", scales, 0, 1)
+        idf = map_array(folder / "idf.npy", np.float32, shape=(len(ngrams),))
+        require_within(folder / "idf.npy", idf, 1, _RAREST)
+        return cls(
+            settings,
+            ngrams=ngrams,
+            idf=idf,
+            offsets=map_offsets(folder / "offsets.npy", rows=len(scales), end=len(counts)),
+            numbers=map_numbers(
+                folder / "numbers.npy", np.uint16, np.uint32, rows=len(counts), below=len(ngrams)
+            ),
+            counts=counts,
+            scales=scales,
+        )
 
     def __len__(self) -> int:
         return len(self.scales)

@@ -1,7 +1,8 @@
-"""Unit vectors on disk, in full, half or a quarter of the room, mapped into memory.
+"""Unit vectors on disk, in full, half, a quarter or an eighth of the room, mapped into memory.
 
-`int8` rounds each vector to 127 steps of its largest component, and scores are cosines with that. Whatever
-the precision, arithmetic is in float32 and some thousand rows at a time: no file is held in memory whole.
+`int8` rounds each vector to 127 steps of its largest component, `int4` to 7, and puts two into a byte; scores
+are cosines with that. Where room is short, more dimensions in `int4` link better than fewer in `int8`.
+Whatever the precision, arithmetic is in float32 and some thousand rows at a time: no file is held whole.
 
 Scores that are given out come from `rank` alone. A matrix product may round a row's score differently in
 other company; `rank` does not: equal vectors have equal scores, alone as in a batch.
@@ -9,27 +10,39 @@ other company; `rank` does not: equal vectors have equal scores, alone as in a b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.arrays import ArrayWriter, map_array
+from sapbert.arrays import ArrayWriter, damaged, map_array, require_within
+from sapbert.errors import ConfigError
 from sapbert.index.settings import Precision
 from sapbert.protocols import Index
 
 Rows = slice | NDArray[np.integer[Any]]
 ROUNDING = 1e-5
 """More than two ways to compute the cosine of unit vectors in float32 ever differ."""
+_SLACK = 0.01
+"""More than rounding to any precision adds to a length."""
+_LOOKED_AT = 16
+"""Vectors that are looked at when they are mapped."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
-_STEPS = 127
+_STEPS = {Precision.INT8: 127, Precision.INT4: 7}
+_ZERO = 8
+"""What stands for 0 in half a byte."""
+_FRACTION_SHIFT = 13
+_HALF_BITS = np.int32(~0x7000_1FFF)
+_EXPONENT_SHIFT = np.float32(2.0**112)
 _DTYPES: dict[Precision, type[np.generic]] = {
     Precision.FP32: np.float32,
     Precision.FP16: np.float16,
     Precision.INT8: np.int8,
+    Precision.INT4: np.uint8,
 }
 
 
@@ -38,15 +51,24 @@ class Vectors:
     """Many unit vectors."""
 
     data: NDArray[Any]
-    """As stored.  # (rows, dimension)"""
+    """As stored.  # (rows, dimension), of int4 (rows, dimension / 2)"""
     scales: NDArray[np.float32] | None
-    """What each row of int8 is multiplied with.  # (rows,)"""
+    """What each row of integers is multiplied with.  # (rows,)"""
 
     @classmethod
     def open(cls, folder: Path) -> Vectors:
         """Map what a `VectorWriter` wrote."""
-        scales = map_array(folder / _SCALES) if (folder / _SCALES).exists() else None
-        return cls(map_array(folder / _VECTORS), scales)
+        data = map_array(folder / _VECTORS, *_DTYPES.values(), shape=(None, None))
+        scales = None
+        if data.dtype in (np.int8, np.uint8):
+            scales = map_array(folder / _SCALES, np.float32, shape=(len(data),))
+            require_within(folder / _SCALES, scales, 0, 1)
+        vectors = cls(data, scales)
+        lengths = np.linalg.norm(vectors.floats(vectors.spread()), axis=1)
+        # Of zeros there may be some; where all are, or one is no number, it is the file.
+        if len(data) and not abs(lengths.max() - 1) < _SLACK:
+            raise damaged(folder / _VECTORS, f"there is a vector of length {lengths.max():.3g}")
+        return vectors
 
     def __len__(self) -> int:
         return len(self.data)
@@ -54,19 +76,30 @@ class Vectors:
     @property
     def dimension(self) -> int:
         """Length of one vector."""
-        return int(self.data.shape[1])
+        return int(self.data.shape[1]) * (2 if self.precision is Precision.INT4 else 1)
 
     @property
     def precision(self) -> Precision:
         """How a component is stored."""
         return next(precision for precision, dtype in _DTYPES.items() if self.data.dtype == dtype)
 
+    def spread(self) -> NDArray[np.int64]:
+        """Return a few rows, from the first to the last."""
+        return np.unique(np.linspace(0, max(0, len(self) - 1), min(len(self), _LOOKED_AT)).astype(np.int64))
+
     def floats(self, rows: Rows) -> NDArray[np.float32]:
         """Return some of the vectors in float32.  # (rows, dimension)"""
-        floats = self.data[rows].astype(np.float32, copy=False)
+        floats = _widened(self.data[rows])
         if self.scales is not None:
             floats *= self.scales[rows][:, np.newaxis]
         return floats
+
+    def cosines(self, mentions: NDArray[np.float32], rows: Rows) -> NDArray[np.float32]:
+        """Compare mentions with some rows, give or take `ROUNDING`.  # (mentions, rows)"""
+        cosines: NDArray[np.float32] = mentions @ _widened(self.data[rows]).T
+        if self.scales is not None:
+            cosines *= self.scales[rows]
+        return cosines
 
     def rank(
         self, mention: NDArray[np.float32], rows: NDArray[np.integer[Any]], k: int
@@ -75,21 +108,37 @@ class Vectors:
 
         Of equal scores the lower row comes first.  # (k,), (k,)
         """
+        rough = self.cosines(mention, rows)
+        if not np.all(np.abs(rough) < 1 + _SLACK):
+            raise ValueError("there is a vector that is none of length 1")
         if len(rows) > k:
-            rough = self.floats(rows) @ mention
             rows = rows[rough >= np.partition(rough, len(rows) - k)[len(rows) - k] - ROUNDING]
         scores = (self.floats(rows) * mention).sum(axis=1)
         order = np.lexsort((rows, -scores))[:k]
         # Rounded, a vector may be longer than one.
         return np.minimum(scores[order], 1), rows[order]
 
+    def rank_each(
+        self, mentions: NDArray[np.float32], near: Iterable[NDArray[np.integer[Any]]], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Rank for each mention the rows that come with it, as `protocols.Index.search` answers."""
+        scores, found = no_results(len(mentions), k)
+        for number, (mention, rows) in enumerate(zip(mentions, near, strict=True)):
+            own_scores, own_rows = self.rank(mention, rows, k)
+            scores[number, : len(own_rows)], found[number, : len(own_rows)] = own_scores, own_rows
+        return scores, found
 
-class VectorWriter:
+
+class VectorWriter(ExitStack):
     """Writes the files of `Vectors` piece by piece."""
 
     def __init__(self, folder: Path, dimension: int, precision: Precision) -> None:
-        self._data = ArrayWriter(folder / _VECTORS, _DTYPES[precision], dimension)
-        self._scales = ArrayWriter(folder / _SCALES, np.float32) if precision is Precision.INT8 else None
+        super().__init__()
+        width = dimension // 2 if precision is Precision.INT4 else dimension
+        self._data = self.enter_context(ArrayWriter(folder / _VECTORS, _DTYPES[precision], width))
+        self._scales = None
+        if precision in _STEPS:
+            self._scales = self.enter_context(ArrayWriter(folder / _SCALES, np.float32))
 
     def append(self, vectors: Vectors) -> None:
         """Append vectors of the precision that is being written."""
@@ -97,25 +146,47 @@ class VectorWriter:
         if self._scales is not None and vectors.scales is not None:
             self._scales.append(vectors.scales)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._data.__exit__(kind, error, trace)
-        if self._scales is not None:
-            self._scales.__exit__(kind, error, trace)
-
 
 def quantised(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
     """Return unit vectors as they are stored."""
-    if precision is not Precision.INT8:
+    if precision not in _STEPS:
         return Vectors(vectors.astype(_DTYPES[precision]), None)
     largest = np.abs(vectors).max(axis=1, keepdims=True)
-    steps = np.rint(vectors / np.where(largest > 0, largest, 1) * _STEPS)
+    steps = np.rint(vectors / np.where(largest > 0, largest, 1) * _STEPS[precision])
     lengths = np.linalg.norm(steps, axis=1)
-    return Vectors(steps.astype(np.int8), (1 / np.maximum(lengths, 1)).astype(np.float32))
+    data = steps.astype(np.int8) if precision is Precision.INT8 else _packed(steps)
+    return Vectors(data, (1 / np.maximum(lengths, 1)).astype(np.float32))
+
+
+def _packed(steps: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Put two components into a byte."""
+    if steps.shape[1] % 2:
+        raise ConfigError(f"int4 stores dimensions by twos, not {steps.shape[1]}; give an even --dimensions")
+    halves: NDArray[np.uint8] = (steps + _ZERO).astype(np.uint8)
+    pairs: NDArray[np.uint8] = (halves[:, ::2] << np.uint8(4)) | halves[:, 1::2]
+    return pairs
+
+
+def _unpacked(data: NDArray[np.uint8]) -> NDArray[np.float32]:
+    floats = np.empty((len(data), 2 * data.shape[1]), np.float32)
+    floats[:, ::2], floats[:, 1::2] = data >> 4, data & 15
+    floats -= _ZERO
+    return floats
+
+
+def _widened(data: NDArray[Any]) -> NDArray[np.float32]:
+    """Return stored components in float32: finite ones of float16 as numpy does, in half its time."""
+    if data.dtype == np.uint8:
+        return _unpacked(data)
+    if data.dtype != np.float16:
+        return data.astype(np.float32, copy=False)
+    # Sign, exponent and fraction go to their places in a float32, whose exponents are counted from elsewhere.
+    bits = data.view(np.int16).astype(np.int32)
+    bits <<= _FRACTION_SHIFT
+    bits &= _HALF_BITS
+    floats = bits.view(np.float32)
+    floats *= _EXPONENT_SHIFT
+    return floats
 
 
 def checked(

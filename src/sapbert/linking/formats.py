@@ -16,7 +16,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 from sapbert.errors import SapbertError
 from sapbert.linking.linker import NIL, Candidate
 
-FIELDS = ("rank", "concept_id", "preferred_name", "matched_name", "score", "confidence", "how")
+RANK = "rank"
+FIELDS = (RANK, "concept_id", "preferred_name", "matched_name", "score", "confidence", "how")
 """What linking adds to a row."""
 
 

@@ -129,9 +129,19 @@ def link_to_file(
                     work.commit()
             raise
         work.commit()
-        with _explained(folder):
+        with _explained(folder, work.held.state):
             outlet.finish(folder, work.held.state.position, target)
         return work.held.state.mentions
+
+
+def run_folder(target: Path) -> Path:
+    """Where a job works until `target` is whole."""
+    return target.with_name(f"{target.name}.run")
+
+
+def is_interrupted(target: Path) -> bool:
+    """Tell whether a job for `target` waits to go on."""
+    return (run_folder(target) / _STATE).exists()
 
 
 class _Held(NamedTuple):
@@ -176,7 +186,7 @@ class _Work:
         for linked in chain.from_iterable(batches):
             digest.update(_bytes(linked.row))
         number = batches[-1][-1].number if batches else old.mentions
-        with _explained(self._folder):
+        with _explained(self._folder, old):
             position = self._outlet.write(self._folder, old.position, batches)
             new = State(job=old.job, mentions=number, digest=digest.hexdigest(), position=position)
             _save_state(self._folder, new)
@@ -184,15 +194,14 @@ class _Work:
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Say of a full disk or the like that the work before it is not lost."""
+def _explained(folder: Path, state: State) -> Iterator[None]:
+    """Say of a full disk or the like that the work before it, if there is any, is not lost."""
     try:
         yield
     except OSError as error:
         problem = error.strerror or str(error)
-        raise SapbertError(
-            f"{folder}: {problem}; what was linked before is kept: --resume goes on"
-        ) from error
+        kept = "; what was linked before is kept: --resume goes on" if state.mentions else ""
+        raise SapbertError(f"{folder}: {problem}{kept}") from error
 
 
 def _bytes(row: Mapping[str, Any]) -> bytes:
@@ -206,8 +215,8 @@ def _folder_beside(target: Path, *, resume: bool, overwrite: bool) -> Iterator[P
         raise ArtifactError(f"{target} is a folder; choose another name")
     if target.exists() and not overwrite:
         raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
-    folder = target.with_name(f"{target.name}.run")
-    if (folder / _STATE).exists() and not (resume or overwrite):
+    folder = run_folder(target)
+    if is_interrupted(target) and not (resume or overwrite):
         raise ArtifactError(
             f"{folder} holds an interrupted job; give --resume to go on with it or --overwrite to begin again"
         )

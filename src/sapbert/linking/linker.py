@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Self
 
+from sapbert.defaults import DEFAULT, chosen, is_default, shipped, shipped_calibration
 from sapbert.errors import ConfigError
 from sapbert.index.entries import Entries
 from sapbert.linking.confidence import Calibration
@@ -84,7 +85,12 @@ class Linker:
         *,
         fingerprint: str,
         calibration: Calibration | None = None,
+        strict: bool = True,
     ) -> None:
+        """Link by the names nearest to a mention, and judge by `calibration`.
+
+        Mentions linked in another way than it was fitted on are refused or, unless `strict`, not judged.
+        """
         self.entries = entries
         self.fingerprint = fingerprint
         """Of the index."""
@@ -92,6 +98,7 @@ class Linker:
         self.search = search
         self.calibration = calibration
         """What gives the best candidate of a mention its confidence."""
+        self._strict = strict
         self._added: dict[str, dict[int, str]] = {}
         self._answers: OrderedDict[tuple[str, int, LinkSettings], list[Candidate]] = OrderedDict()
         self._remembered = 0
@@ -101,30 +108,36 @@ class Linker:
     @classmethod
     def open(
         cls,
-        path: Path | str,
+        path: Path | str = DEFAULT,
         *,
         threads: int | None = None,
         sparse_weight: float | None = None,
         calibration: Path | None = None,
     ) -> Self:
-        """Open an index written by `sapbert index`, on so many threads; by default all cores.
+        """Open an index written by `sapbert index`, or the one that comes with the package.
 
-        `sparse_weight` is what spelling counts beside vectors, for an index made with `--hybrid`; by default
-        what the `calibration` says, or nothing.
+        It uses so many threads, by default all cores. `sparse_weight` is what spelling counts beside vectors,
+        for an index made with `--hybrid`; by default what the `calibration` says, or nothing. The default
+        index has a calibration of its own.
         """
         # Not above: a caller with an encoder and an index of its own needs neither of these.
+        from sapbert.encoder.leading import LeadingDimensions
         from sapbert.encoder.onnx import OnnxEncoder
         from sapbert.index.folder import ENCODER, open_index, require_encoder
         from sapbert.linking.hybrid import open_hybrid
 
-        folder = Path(path)
+        folder = chosen(path, "index")
+        own, strict = is_default(path), calibration is not None
         index, entries, manifest = open_index(folder, threads=threads)
+        if own and calibration is None:
+            calibration = shipped_calibration()
         fitted = None if calibration is None else Calibration.read(calibration, index=manifest.fingerprint)
         weight = sparse_weight if fitted is None else fitted.agreed_weight(sparse_weight)
         search = open_hybrid(index, folder, weight) if weight else DenseSearch(index)
-        encoder = OnnxEncoder.open(folder / ENCODER, threads=threads)
+        encoder = OnnxEncoder.open(shipped("encoder") if own else folder / ENCODER, threads=threads)
         require_encoder(folder, manifest, encoder)
-        return cls(encoder, search, entries, fingerprint=manifest.fingerprint, calibration=fitted)
+        cut = LeadingDimensions.of(encoder, index.dimension)
+        return cls(cut, search, entries, fingerprint=manifest.fingerprint, calibration=fitted, strict=strict)
 
     def add_mentions(self, labelled: Iterable[tuple[str, str]]) -> int:
         """Answer these mentions with these concepts, as if they were names; return how many were added.
@@ -157,9 +170,7 @@ class Linker:
             raise TypeError("link takes several mentions; put the one into a list")
         if k < 1:
             raise ConfigError(f"k is the number of candidates wanted, at least 1, got {k}")
-        if self.calibration is not None and self.calibration.exact != settings.exact:
-            fitted = "with" if self.calibration.exact else "without"
-            raise ConfigError(f"the calibration was fitted {fitted} exact names first; link likewise")
+        self._judge_for(settings)
         scope = self._scope_of(settings)
         texts = list(map(_folded, mentions))
         answers: dict[str, list[Candidate]] = {"": []}
@@ -197,7 +208,7 @@ class Linker:
             for own, named in zip(found, self._exact(texts, scope), strict=True):
                 own.update((number, self._candidate(number, named[number], 1.0, "exact")) for number in named)
         # How sure the best is depends on the second, wanted or not.
-        depth = k if self.calibration is None else max(k, 2)
+        depth = k if self._judge_for(settings) is None else max(k, 2)
         wanting = [number for number, own in enumerate(found) if len(own) < depth]
         ranked = self._nearest([texts[number] for number in wanting], depth, scope)
         for number, nearest in zip(wanting, ranked, strict=True):
@@ -234,14 +245,25 @@ class Linker:
 
     def _judged(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
         """Add confidence, and drop what scores too little or is not sure enough."""
-        if self.calibration is not None and candidates:
-            sure = self.calibration.confidence([candidate.score for candidate in candidates])
-            if self.calibration.threshold is not None and sure < self.calibration.threshold:
+        judge = self._judge_for(settings)
+        if judge is not None and candidates:
+            sure = judge.confidence([candidate.score for candidate in candidates])
+            if judge.threshold is not None and sure < judge.threshold:
                 return []
             candidates = [replace(candidates[0], confidence=sure), *candidates[1:]]
         if settings.threshold is None:
             return candidates
         return [candidate for candidate in candidates if candidate.score >= settings.threshold]
+
+    def _judge_for(self, settings: LinkSettings) -> Calibration | None:
+        """Return the calibration, if it was fitted on mentions linked in this way."""
+        judge = self.calibration
+        if judge is None or judge.exact == settings.exact:
+            return judge
+        if not self._strict:
+            return None
+        fitted = "with" if judge.exact else "without"
+        raise ConfigError(f"the calibration was fitted {fitted} exact names first; link likewise")
 
     def _scope_of(self, settings: LinkSettings) -> Scope:
         """Find what the filters of `settings` leave, which is costly: once for many calls."""

@@ -1,7 +1,7 @@
 """Mentions and the rows they came in, one after the other, so that no input is too large.
 
-Strings and plain lines are read here, without polars: `sapbert link INDEX "heart attack"` must answer at
-once. Tables are read by `linking.tables`.
+Strings and plain lines are read here, without polars: `sapbert link "heart attack"` must answer at once.
+Tables are read by `linking.tables`.
 """
 
 from __future__ import annotations

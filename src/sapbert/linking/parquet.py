@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from sapbert.linking.formats import FIELDS, Linked, answers, carried_names, plain, row_values
+from sapbert.vocab.parquet import system_errors
 
 _TYPES = (pl.Int32, pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String)
 
@@ -30,7 +31,9 @@ class ParquetOutlet:
     def write(self, folder: Path, position: int, batches: Sequence[Sequence[Linked]]) -> int:
         """Write some batches as one part."""
         part = _part(folder, position)
-        self._frame([linked for batch in batches for linked in batch]).write_parquet(part)
+        frame = self._frame([linked for batch in batches for linked in batch])
+        with system_errors(part):
+            frame.write_parquet(part)
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
         return position + 1
@@ -38,7 +41,9 @@ class ParquetOutlet:
     def finish(self, folder: Path, position: int, target: Path) -> None:
         """Join the parts into one file."""
         whole = folder / "whole.parquet"
-        pl.scan_parquet([_part(folder, number) for number in range(position)]).sink_parquet(whole)
+        parts = pl.scan_parquet([_part(folder, number) for number in range(position)])
+        with system_errors(whole):
+            parts.sink_parquet(whole)
         whole.replace(target)
 
     def _frame(self, batch: Sequence[Linked]) -> pl.DataFrame:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from difflib import get_close_matches
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
 
 from sapbert.errors import FormatError
+from sapbert.linking.formats import RANK
 from sapbert.linking.mentions import BOM, COLUMN, MentionRow, Mentions, lines
 from sapbert.pairs import mentions as labelled
 from sapbert.vocab.intake import Intake, Source
@@ -49,6 +50,25 @@ def read_mentions(path: Path, column: str | None, intake: Intake) -> Mentions:
     if kind == "jsonl":
         return _jsonl(source, column, intake)
     return _delimited(source, kind, column, intake)
+
+
+def count_linked(links: Path, mentions: Mentions) -> int | None:
+    """Count the mentions that the table `links` answers; None where they are not exactly `mentions`.
+
+    Links for other programs, SSSOM and Usagi's, are no such table.
+    """
+    asked = (_plain(row.row.get(mentions.column)) for row in mentions.rows)
+    count = 0
+    try:
+        rows = read_mentions(links, mentions.column, Intake()).rows
+        answered = (row.mention for row in rows if str(row.row.get(RANK)) == "1")
+        for one, other in zip_longest(asked, answered):
+            if one != other:
+                return None
+            count += 1
+    except FormatError:
+        return None
+    return count
 
 
 def read_labelled(path: Path, prefix: str | None) -> list[tuple[str, str]]:
@@ -89,7 +109,7 @@ def _jsonl(source: Source, column: str | None, intake: Intake) -> Mentions:
     objects = _objects(source, intake)
     first = list(islice(objects, _PEEKED))
     if not first:
-        raise FormatError(source.name, None, "the file is empty", hint="fetch it again")
+        raise FormatError(source.name, None, "the file is empty", hint="one object a line is wanted")
     columns = list(dict.fromkeys(key for _, found in first for key in found))
     chosen = _choose(columns, column, source)
     rows = (
@@ -148,11 +168,15 @@ def _choose(found: list[str], asked: str | None, source: Source) -> str:
     raise FormatError(source.name, None, problem, hint=f"give --column with one of: {columns}")
 
 
+def _plain(value: object) -> str | None:
+    """Return what a mention may be as text; None where it may not."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return str(value) if isinstance(value, int | float) else None
+
+
 def _text(value: object, source: Source, line: int) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | float):
-        return str(value)
+    text = _plain(value)
+    if text is not None:
+        return text
     raise FormatError(source.name, line, f"the mention is a {type(value).__name__}", hint="text is wanted")

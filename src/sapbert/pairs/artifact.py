@@ -1,6 +1,6 @@
 """The pairs artifact: plain numpy arrays, mapped into memory, read without polars.
 
-Training runs on bare GPU machines, so this needs numpy and nothing else; and it must start at once on
+Training runs on bare GPU machines, so this needs numpy alone; and it must start at once on
 twelve million pairs, so nothing is parsed: names are UTF-8 bytes with offsets, pairs are row numbers.
 
 | file | type | what |

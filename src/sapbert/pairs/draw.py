@@ -1,6 +1,6 @@
 """Turn a vocabulary into positive pairs: two names of one concept.
 
-Names are folded; those of a concept that fold alike teach nothing, so one is kept, and a concept left
+Names are folded; those of a concept that fold alike teach nothing, so the first is kept, and a concept left
 with one name yields no pair. Negatives are not made here: they are the other concepts of a batch. For
 them, names whose text belongs to several concepts are recorded (`Pairs.homonyms`).
 
@@ -27,7 +27,7 @@ from sapbert.artifacts import Draft, create
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.sampling import Languages, draw
-from sapbert.vocab.columns import append_texts, fold_tidy_names
+from sapbert.vocab.columns import append_texts, fold_tidy_names, is_first
 from sapbert.vocab.intake import Progress, ordered_map, silent
 from sapbert.vocab.vocabulary import Vocabulary
 
@@ -115,25 +115,19 @@ def _draw_part(part: Path, settings: PairSettings) -> tuple[Names, NDArray[np.in
 
 
 def _distinct_names(part: Path, rule: Languages) -> Names:
-    """Fold the names of some whole concepts and keep the distinct ones, of each concept in order."""
+    """Fold the names of some whole concepts and keep of each concept the distinct ones, in their order."""
     frame = pl.read_parquet(part, columns=["concept_id", "name", "language"])
-    text = fold_tidy_names(frame["name"])
-    folded = frame.select("concept_id", "language", text, concept=pl.col("concept_id").rle_id())
-    ordered = folded.sort("concept", "name", "language")
-    distinct = ordered.filter(
-        (pl.col("concept") != pl.col("concept").shift()).fill_null(value=True)
-        | (pl.col("name") != pl.col("name").shift()),
-        pl.col("name") != "",
-    )
-    if rule is not Languages.ANY:
-        distinct = distinct.sort("concept", "language", "name")
-    return Names.of(distinct["concept_id"], distinct["name"], distinct["language"])
+    folded = frame.select("concept_id", fold_tidy_names(frame["name"]))
+    kept = is_first(folded) & (folded["name"] != "")
+    languages = None if rule is Languages.ANY else frame["language"].filter(kept)
+    return Names.of(folded["concept_id"].filter(kept), folded["name"].filter(kept), languages)
 
 
 class PairsWriter:
     """Writes the arrays of a pairs artifact piece by piece."""
 
     def __init__(self, draft: Draft) -> None:
+        self._draft = draft
         self._path = draft.path
         self._stack = ExitStack()
         self._hashes: list[NDArray[np.uint64]] = []
@@ -173,11 +167,13 @@ class PairsWriter:
         first_name = self._names.rows
         if first_name + len(names.texts) >= 2**31:
             raise SapbertError("more than two thousand million names do not fit one pairs artifact")
-        self._concepts.append(names.concepts + self.concepts)
-        self._pairs.append(pairs + first_name)
+        self._concepts.append(_shifted(names.concepts, self.concepts))
+        self._pairs.append(_shifted(pairs, first_name))
         append_texts(names.texts, self._names)
         append_texts(names.ids, self._ids)
         self._hashes.append(names.texts.hash().to_numpy())
+        for name in ("names", "offsets", "concepts", "pairs"):
+            self._draft.settle(self._path / f"{name}.npy")
 
     def counts(self) -> dict[str, int]:
         """What was written."""
@@ -197,11 +193,17 @@ class PairsWriter:
         repeated = ordered[1:][again]
         del ordered, again
         rows = pl.Series(hashes).is_in(pl.Series(repeated).implode()).arg_true().to_numpy()
-        group = np.searchsorted(repeated, hashes[rows])
+        order = np.argsort(hashes[rows])
+        starts = np.searchsorted(hashes[rows][order], repeated)
         # Groups are numbered by their first row, so that the numbers do not depend on the hash.
-        first = np.empty(len(repeated), np.int64)
-        first[group[::-1]] = rows[::-1]
-        number = np.argsort(np.argsort(first))[group]
+        numbers = np.argsort(np.argsort(np.minimum.reduceat(rows[order], starts)))
+        group = np.empty(len(rows), np.int64)
+        group[order] = np.repeat(numbers, np.diff(starts, append=len(rows)))
         self.homonyms = len(rows)
         with ArrayWriter(self._path / "homonyms.npy", np.int32, 2) as homonyms:
-            homonyms.append(np.stack([rows, number], axis=1))
+            homonyms.append(np.stack([rows, group], axis=1))
+
+
+def _shifted(numbers: NDArray[np.int64], by: int) -> NDArray[np.int32]:
+    """`numbers + by` in one pass over memory; the sum fits."""
+    return np.add(numbers, by, dtype=np.int32, casting="unsafe")

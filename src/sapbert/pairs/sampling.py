@@ -71,15 +71,13 @@ def _partners(concepts: Ints, languages: Ints, start: Ints, rule: Languages) -> 
 
 def _distinct(offered: Ints, count: int, keys: NDArray[np.uint64]) -> Ints:
     """For each number offered, `count` different numbers below it, uniformly drawn and sorted."""
-    chosen = np.empty((len(offered), count), np.int64)
+    chosen = np.empty((count, len(offered)), np.int64)
     for step in range(count):
         top = offered - count + step
         # Floyd: a number below or at `top`; if it was taken before, `top` itself, which cannot have been.
         number = (_unit(_mix(keys + np.uint64(step))) * (top + 1)).astype(np.int64)
-        taken = (chosen[:, :step] == number[:, None]).any(axis=1)
-        chosen[:, step] = np.where(taken, top, number)
-    chosen.sort(axis=1)
-    return chosen
+        chosen[step] = np.where((chosen[:step] == number).any(axis=0), top, number)
+    return np.sort(chosen.T, axis=1)
 
 
 def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -9,7 +9,6 @@ whole lines: polars parses blocks on several threads, memory stays flat, and eve
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import re
 import zipfile
@@ -23,9 +22,10 @@ from itertools import product
 from os import cpu_count
 from pathlib import Path, PurePosixPath
 from string import ascii_lowercase
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, cast, overload
 
 import polars as pl
+from xxhash import xxh3_128
 
 from sapbert.errors import FormatError
 from sapbert.vocab.delimited import BadLine, Layout, parse_block
@@ -58,7 +58,7 @@ class Member:
     """Where it is, for messages: `umls.zip/META/MRCONSO.RRF.aa.gz`."""
     size: int
     """Bytes before decompression."""
-    open: Callable[[], IO[bytes]]
+    open: Callable[[], io.BufferedIOBase]
 
     @property
     def plain_name(self) -> str:
@@ -124,7 +124,7 @@ class Intake:
     on_error: OnError = "stop"
     progress: Progress = silent
     inputs: dict[str, dict[str, object]] = field(default_factory=dict)
-    """Name of each source read to its end → size and SHA-256 of its uncompressed content."""
+    """Name of each source read to its end → size and xxh3 of its uncompressed content."""
     skipped: int = 0
     """Bad rows passed over."""
     examples: list[str] = field(default_factory=list)
@@ -150,7 +150,7 @@ class Intake:
         finally:
             content.close()
         if content.finished:
-            self.inputs[source.name] = {"bytes": content.bytes, "sha256": content.digest.hexdigest()}
+            self.inputs[source.name] = {"bytes": content.bytes, "xxh3": content.digest.hexdigest()}
 
     def blocks(self, source: Source) -> Iterator[bytes]:
         """Yield `source` in blocks of whole lines, each ended by a newline."""
@@ -224,7 +224,7 @@ class _Content(io.RawIOBase):
 
     def __init__(self, source: Source, progress: Progress) -> None:
         super().__init__()
-        self.digest = hashlib.sha256()
+        self.digest = xxh3_128()
         self.bytes = 0
         self.finished = False
         """All was read, to the checksum at the end of a gzip."""
@@ -234,7 +234,7 @@ class _Content(io.RawIOBase):
         self._total = sum(member.size for member in source.members)
         self._passed = 0
         self._left = deque(source.members)
-        self._opened: tuple[gzip.GzipFile | IO[bytes], IO[bytes]] | None = None
+        self._opened: tuple[io.BufferedIOBase, io.BufferedIOBase] | None = None
 
     def readable(self) -> bool:
         return True
@@ -243,12 +243,11 @@ class _Content(io.RawIOBase):
         view = memoryview(buffer)
         while (opened := self._opened or self._open_next()) is not None:
             stream, raw = opened
-            if chunk := stream.read(len(view)):
-                view[: len(chunk)] = chunk
-                self.digest.update(chunk)
-                self.bytes += len(chunk)
+            if size := stream.readinto(view):
+                self.digest.update(view[:size])
+                self.bytes += size
                 self._progress(self._name, self._passed + _position(raw), self._total)
-                return len(chunk)
+                return size
             self._passed += _position(raw)
             self._close_member()
         self.finished = True
@@ -258,7 +257,7 @@ class _Content(io.RawIOBase):
         self._close_member()
         super().close()
 
-    def _open_next(self) -> tuple[gzip.GzipFile | IO[bytes], IO[bytes]] | None:
+    def _open_next(self) -> tuple[io.BufferedIOBase, io.BufferedIOBase] | None:
         """Open the next member, as its content and as it lies there."""
         if not self._left:
             return None
@@ -285,7 +284,7 @@ def _refuse_missing_piece(source: Source) -> None:
             raise FormatError(f"{source.name}.{piece}", None, "this piece is missing", hint=hint)
 
 
-def _position(stream: IO[bytes]) -> int:
+def _position(stream: io.BufferedIOBase) -> int:
     """How far a file was read; a pipe does not tell."""
     return stream.tell() if stream.seekable() else 0
 
@@ -307,7 +306,7 @@ def _file_members(file: Path, name: str) -> Iterator[Member]:
 
 
 def _archive_members(
-    stream: IO[bytes], name: str, reopen: Callable[[], IO[bytes] | Path]
+    stream: io.BufferedIOBase, name: str, reopen: Callable[[], io.BufferedIOBase | Path]
 ) -> Iterator[Member]:
     try:
         archive = zipfile.ZipFile(stream)
@@ -319,7 +318,7 @@ def _archive_members(
 
         inner = f"{name}/{info.filename}"
 
-        def open_member(info: zipfile.ZipInfo = info, inner: str = inner) -> IO[bytes]:
+        def open_member(info: zipfile.ZipInfo = info, inner: str = inner) -> io.BufferedIOBase:
             # A zip opened by its path stays open until its last member is closed.
             with zipfile.ZipFile(reopen()) as reopened:
                 return _open_packed(reopened, info, inner)
@@ -331,8 +330,8 @@ def _archive_members(
             yield Member(inner, info.file_size, open_member)
 
 
-def _open_packed(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> IO[bytes]:
+def _open_packed(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> io.BufferedIOBase:
     try:
-        return archive.open(info)
+        return cast("io.BufferedIOBase", archive.open(info))
     except RuntimeError as error:  # encrypted, or compressed in a way that Python cannot undo
         raise FormatError(name, None, f"cannot be unpacked: {error}", hint="unpack it first") from error

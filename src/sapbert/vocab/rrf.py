@@ -195,10 +195,15 @@ class _Selection:
             concept_id=self._prefix + pl.col("CUI"),
             name="STR",
             rank=self._ranks.rank(),
-            language=pl.col("LAT").cast(pl.Categorical).replace(LANGUAGES),
+            language=self._language(),
             source=pl.col("SAB").cast(pl.Categorical),
         )
         return names, found
+
+    def _language(self) -> pl.Expr:
+        if self._languages is not None and len(self._languages) == 1:
+            return pl.lit(LANGUAGES.get(self._languages[0], self._languages[0])).cast(pl.Categorical)
+        return pl.col("LAT").cast(pl.Categorical).replace(LANGUAGES)
 
     def _asked(self) -> list[pl.Expr]:
         """Conditions on language and source."""
@@ -305,7 +310,8 @@ def _among(names: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
         return names.clear()
     first, last = str(own.min()), str(own.max())
     near = ids[ids.search_sorted(first, side="left") : ids.search_sorted(last, side="right")]
-    return names.filter(pl.col("concept_id").is_in(near.implode()))
+    # Rows that are filtered would keep the text of the whole block in memory; those that are gathered do not.
+    return names[own.is_in(near.implode()).arg_true()]
 
 
 def _add_tradenames(links: pl.DataFrame, donors: pl.DataFrame, writer: VocabularyWriter) -> None:

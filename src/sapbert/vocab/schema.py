@@ -6,13 +6,13 @@ concepts lie together, and a reader can work through a vocabulary of any size in
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest, xxh3_128
+
+from sapbert.vocab.columns import by_category
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
 
@@ -61,7 +61,7 @@ class TableDigest:
 
     def __init__(self, schema: Schema) -> None:
         self.rows = 0
-        self._columns = {name: (hashlib.sha256(), hashlib.sha256()) for name in schema}
+        self._columns = {name: (xxh3_128(), xxh3_128()) for name in schema}
 
     def update(self, part: Digestible) -> None:
         """Take in the next rows."""
@@ -73,7 +73,7 @@ class TableDigest:
     def hexdigest(self) -> str:
         """Return the digest of all rows so far."""
         parts = [f"{name} {a.hexdigest()} {b.hexdigest()}" for name, (a, b) in self._columns.items()]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return xxh3_128("\n".join(parts).encode()).hexdigest()
 
 
 def _bytes(column: pl.Series) -> tuple[bytes, bytes]:
@@ -81,18 +81,7 @@ def _bytes(column: pl.Series) -> tuple[bytes, bytes]:
         return column.str.len_bytes().to_numpy().tobytes(), column.str.join("").cast(pl.Binary).item()
     if column.dtype == pl.Boolean:
         return b"", column.cast(pl.UInt8).to_numpy().tobytes()
-    return b"", _stable_codes(column).tobytes()
-
-
-def _stable_codes(column: pl.Series) -> NDArray[np.uint64]:
-    """One number a row that depends on the category's text alone."""
-    physical = column.to_physical().to_numpy()
-    first_row = np.full(int(physical.max(initial=0)) + 1, -1)
-    first_row[physical[::-1]] = np.arange(len(physical))[::-1]
-    seen = np.flatnonzero(first_row >= 0)
-    texts = column.gather(first_row[seen]).cast(pl.String)
-    codes = np.zeros(len(first_row), np.uint64)
-    digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in texts)
-    codes[seen] = np.frombuffer(digests, "<u8")
-    stable: NDArray[np.uint64] = codes[physical]
-    return stable
+    # One number a row that depends on the category's text alone.
+    return b"", by_category(
+        column, lambda texts: [xxh3_64_intdigest(text.encode()) for text in texts]
+    ).tobytes()

@@ -63,15 +63,15 @@ def table_source(path: Path) -> Source:
     return Source(members[0].plain_name, (members[0],))
 
 
-def format_of(source: Source, intake: Intake) -> Format:
-    """Tell the format by the file's name, of a `.txt` by its first line."""
+def format_of(source: Source, intake: Intake, *, hint: str = "save it as one of these") -> Format:
+    """Tell the format by the file's name, of a `.txt` by its first line; `hint` is for other names."""
     suffix = PurePosixPath(source.name).suffix.lower()
     if suffix == ".txt":
         line = first_line(source, intake)
         return "biosyn" if "||" in line else "tsv" if "\t" in line else "csv"
     if suffix not in FORMATS:
         known = ", ".join([*FORMATS, ".txt"])
-        raise FormatError(source.name, None, f"no table by its name ({known})", hint="give --format")
+        raise FormatError(source.name, None, f"no table by its name ({known})", hint=hint)
     return FORMATS[suffix]
 
 
@@ -80,7 +80,7 @@ def first_line(source: Source, intake: Intake) -> str:
     with intake.stream(source) as stream:
         line = stream.readline(_LONGEST_HEADER)
     if not line:
-        raise FormatError(source.name, None, "the file is empty", hint="fetch it again")
+        raise FormatError(source.name, None, "the file is empty", hint="a header and rows are wanted")
     return line.removeprefix(_BOM).decode("utf-8", "replace").rstrip("\r\n")
 
 

@@ -95,7 +95,7 @@ class TableSettings:
 def read_table(path: Path, writer: VocabularyWriter, intake: Intake, settings: TableSettings) -> None:
     """Read a TSV, CSV, JSONL or Parquet table or a BioSyn dictionary, plain or `.gz`."""
     source = table_source(path)
-    kind = settings.format or format_of(source, intake)
+    kind = settings.format or format_of(source, intake, hint="give --format")
     if kind == "biosyn":
         told = BiosynSettings(
             prefix=settings.prefix, language=settings.language or "en", source=settings.source

@@ -1,0 +1,191 @@
+"""What the layout of the default index costs: size and accuracy of several, against full vectors.
+
+    python benchmarks/default_index.py --encoder ENCODER --vocabulary VOCABULARY --data WORK
+
+ENCODER and VOCABULARY are those that `scripts/build_defaults.py` ships. All names are encoded once, in
+minutes; WORK keeps them, and every layout is made from those vectors. Mentions are those of the development
+sets of NCBI disease and BC5CDR whose concept the vocabulary has; each counts as often as it comes. `link` is
+what a user gets, names that equal the mention first; `dense` leaves all to vectors. The mark is a loss of at
+most 0.3 points against an exact search of all names in full.
+
+Most layouts leave inverted names out (`Infarction, Myocardial`); a sample of these is linked as mentions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from results import write_results
+from sapbert.encoder.leading import LeadingDimensions
+from sapbert.encoder.onnx import OnnxEncoder
+from sapbert.index.build import build_index
+from sapbert.index.entries import Entries
+from sapbert.index.entries_writer import write_entries
+from sapbert.index.folder import open_index
+from sapbert.index.settings import IndexSettings, Kind, Precision
+from sapbert.linking.calibrating import Labelled, read_labelled_mentions
+from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.linking.search import DenseSearch
+from sapbert.protocols import Encoder, Index
+from sapbert.vocab.vocabulary import Vocabulary
+
+BENCHMARKS = Path(__file__).parents[2] / "shared" / "data" / "benchmarks"
+SETS = ("ncbi-disease", "bc5cdr-disease", "bc5cdr-chemical")
+FULL = IndexSettings(kind=Kind.FLAT, precision=Precision.FP32)
+MARK = 0.3
+INVERTED = 2_000
+TIMED = 30
+
+
+INT8, INT4 = Precision.INT8, Precision.INT4
+
+
+def layout(
+    precision: Precision, dimensions: int | None, *, inverted: bool = False, kind: Kind = Kind.FLAT
+) -> IndexSettings:
+    return IndexSettings(kind=kind, precision=precision, dimensions=dimensions, inverted=inverted)
+
+
+LAYOUTS = {
+    "int8, all dimensions, inverted names too": layout(INT8, None, inverted=True),
+    "int8, all dimensions": layout(INT8, None),
+    **{f"int8, {number} dimensions": layout(INT8, number) for number in (256, 128, 64)},
+    "int4, all dimensions": layout(INT4, None),
+    **{f"int4, {number} dimensions": layout(INT4, number) for number in (256, 192, 128)},
+    "int4, 256 dimensions, codes": layout(INT4, 256, kind=Kind.ANN),
+}
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """An encoder that has encoded all it will be asked for."""
+
+    vectors: dict[str, NDArray[np.float32]]
+    dimension: int
+    fingerprint: str
+
+    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """Return what is remembered."""
+        return np.array([self.vectors[name] for name in names], np.float32)
+
+    def copy_to(self, folder: Path) -> None:
+        """Write nothing: an index is measured without its encoder."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--encoder", type=Path, required=True)
+    parser.add_argument("--vocabulary", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="Scratch folder; kept between runs.")
+    parser.add_argument("--benchmarks", type=Path, default=BENCHMARKS)
+    parser.add_argument("--threads", type=int, help="Threads that encode.")
+    told = parser.parse_args()
+    encoder = OnnxEncoder.open(told.encoder, threads=told.threads)
+    vocabulary = Vocabulary.open(told.vocabulary)
+    full = told.data / f"full-{encoder.fingerprint[:8]}-{vocabulary.fingerprint[:8]}"
+    if not full.exists():
+        build_index(vocabulary, encoder, full, FULL, carry_encoder=False, progress=show)
+    _, entries, _ = open_index(full)
+    sets = {name: known(told.benchmarks / name / "dev.tsv.gz", entries) for name in SETS}
+    inverted = inverted_names(vocabulary, entries)
+    mentions = [mention for own in (*sets.values(), inverted) for mention in own]
+    texts = sorted({mention.text for mention in mentions})
+    memory = dict(zip(texts, encoder.encode(texts), strict=True))
+    remembered = Remembered(memory, encoder.dimension, encoder.fingerprint)
+    figures = {"full": measure(full, remembered, sets, inverted)}
+    for name, settings in LAYOUTS.items():
+        place = told.data / "layout"
+        build_index(vocabulary, encoder, place, settings, carry_encoder=False, update=full, overwrite=True)
+        figures[name] = measure(place, remembered, sets, inverted)
+    tell(figures)
+    about = {"encoder": encoder.fingerprint, "vocabulary": vocabulary.fingerprint, "mark_points": MARK}
+    write_results("default_index", {**about, "layouts": figures}, ("numpy", "faiss-cpu", "onnxruntime"))
+
+
+def known(table: Path, entries: Entries) -> list[Labelled]:
+    """Read the mentions whose concept the vocabulary has."""
+    labelled = read_labelled_mentions(table, "mesh")
+    return [mention for mention in labelled if (entries.concepts_of(sorted(mention.concepts)) >= 0).any()]
+
+
+def inverted_names(vocabulary: Vocabulary, full: Entries) -> list[Labelled]:
+    """A sample of the names that layouts leave out, with their concepts."""
+    with TemporaryDirectory() as place:
+        kept = write_entries(vocabulary, Path(place), inverted=False)
+        names = full.folded.span(0, len(full))
+        left_out = np.flatnonzero(kept.rows_of(names) < 0)
+    rows = left_out[np.linspace(0, len(left_out) - 1, INVERTED).astype(np.int64)].tolist()
+    concepts = (full.link_concepts[full.links_of(row)] for row in rows)
+    return [
+        Labelled(names[row], frozenset(full.concepts.take(own)))
+        for row, own in zip(rows, concepts, strict=True)
+    ]
+
+
+def measure(
+    folder: Path, encoder: Remembered, sets: Mapping[str, list[Labelled]], inverted: list[Labelled]
+) -> dict[str, Any]:
+    """Link all mentions with the index in `folder`."""
+    index, entries, manifest = open_index(folder, threads=1)
+    cut = LeadingDimensions.of(encoder, index.dimension)
+    linker = Linker(cut, DenseSearch(index), entries, fingerprint=manifest.fingerprint)
+    together = [mention for own in sets.values() for mention in own]
+    return {
+        "megabytes": round(sum(file.bytes for file in manifest.files.values()) / 1e6, 1),
+        "names": len(entries),
+        "recall@10": manifest.details["recall@10"],
+        "milliseconds_a_mention": _milliseconds(index, cut, together),
+        "link": {name: accuracy(linker, own) for name, own in {"all": together, **sets}.items()},
+        "dense": accuracy(linker, together, exact=False),
+        "inverted": accuracy(linker, inverted),
+    }
+
+
+def accuracy(linker: Linker, mentions: Sequence[Labelled], *, exact: bool = True) -> dict[str, float]:
+    """Percent of mentions whose concept is the first candidate, and among the first five."""
+    answers = linker.link([mention.text for mention in mentions], k=5, settings=LinkSettings(exact=exact))
+    right = [
+        [candidate.concept in mention.concepts for candidate in found]
+        for mention, found in zip(mentions, answers, strict=True)
+    ]
+    first, fifth = (100 * np.mean([any(own[:k]) for own in right]) for k in (1, 5))
+    return {"mentions": len(mentions), "acc@1": round(float(first), 2), "acc@5": round(float(fifth), 2)}
+
+
+def tell(figures: Mapping[str, dict[str, Any]]) -> None:
+    full = figures["full"]
+    titles = f"{'link @1':>9}{'@5':>7}{'loss @1':>9}{'dense @1':>10}{'inverted @1':>13}"
+    print(f"{'layout':<42}{'MB':>6}{'ms':>6}{titles}")
+    for name, own in figures.items():
+        all_ = own["link"]["all"]
+        loss = full["link"]["all"]["acc@1"] - all_["acc@1"]
+        print(
+            f"{name:<42}{own['megabytes']:>6.1f}{own['milliseconds_a_mention']:>6.1f}{all_['acc@1']:>9.2f}"
+            f"{all_['acc@5']:>7.2f}{loss:>9.2f}{own['dense']['acc@1']:>10.2f}{own['inverted']['acc@1']:>13.2f}"
+        )
+
+
+def show(_name: str, done: int, total: int) -> None:
+    print(f"\r{done:,} of {total:,} names", end="", file=sys.stderr, flush=True)
+
+
+def _milliseconds(index: Index, encoder: Encoder, mentions: Sequence[Labelled]) -> float:
+    vectors = encoder.encode([mention.text for mention in mentions[:TIMED]])
+    start = time.perf_counter()
+    for vector in vectors:
+        index.search(vector[np.newaxis], 10)
+    return round((time.perf_counter() - start) / len(vectors) * 1000, 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Build the wheel, install it alone into a new environment, and link as a first user does.
+
+    python scripts/check_wheel.py OUT
+
+The environment gets what `pip install sapbert` gets and nothing else, so that a dependency which only the
+tests bring is missed here. The wheel must stay below 80 MB; a cold link is timed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+MOST_BYTES = 80e6
+ROOT = Path(__file__).parents[1]
+LINK = ["-m", "sapbert", "link", "heart attack", "HCQ", "high blood sugar", "-k", "1", "--format", "table"]
+PYTHON = "import sapbert; print(sapbert.link('heart attack'))"
+ABSENT = "import importlib.util as u; assert not any(map(u.find_spec, ('torch', 'transformers', 'scipy')))"
+
+
+def main() -> None:
+    out = Path(sys.argv[1]).resolve()
+    shutil.rmtree(out / "wheel", ignore_errors=True)
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", out / "wheel", ROOT)
+    [wheel] = (out / "wheel").glob("*.whl")
+    print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
+    if wheel.stat().st_size > MOST_BYTES:
+        sys.exit(f"the wheel is larger than {MOST_BYTES / 1e6:.0f} MB")
+    venv.create(out / "wheel" / "venv", with_pip=True)
+    python = out / "wheel" / "venv" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    run(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
+    run(python, "-c", ABSENT)
+    for arguments in (LINK, ["-c", PYTHON]):
+        start = time.perf_counter()
+        run(python, *arguments)
+        print(f"{time.perf_counter() - start:.1f} s")
+
+
+def run(*command: object) -> None:
+    # Elsewhere than in the repository, whose sources must not be found before what is installed.
+    subprocess.run([str(part) for part in command], check=True, cwd=Path(sys.executable).anchor)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Open vocabularies from their official addresses."""

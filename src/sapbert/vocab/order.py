@@ -1,0 +1,50 @@
+"""Put the names of whole concepts in their one order: by concept, language, name and source.
+
+Millions of rows are compared as numbers: concept, language and the first letters of the name fit into 64
+bits, which numpy sorts in an eighth of the time that polars takes to compare columns. Only rows that are
+alike in all of that (one in ten, most of them repeated names) are sorted by the columns themselves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sapbert.vocab.columns import by_category
+
+_LETTERS = 8
+_TIES = {"run": False, "name": False, "source": False, "rank": True, "scope": False}
+"""What decides between rows that the number leaves equal, and whether the highest comes first."""
+
+
+def sort_names(names: pl.DataFrame) -> pl.DataFrame:
+    """Sort by `concept` (a number), language, name and source; of equal ones the highest rank comes first."""
+    if names.is_empty():
+        return names
+    key = _key(names)
+    order = np.argsort(key)
+    differs = np.diff(key[order]) != 0
+    tied = np.flatnonzero(~(np.append(differs, True) & np.insert(differs, 0, True)))
+    runs = np.cumsum(np.insert(differs, 0, False))[tied]
+    rows = names[order[tied]].with_columns(run=runs)
+    decided = rows.select(pl.arg_sort_by(list(_TIES), descending=list(_TIES.values()))).to_series()
+    order[tied] = order[tied][decided.to_numpy()]
+    return names[order]
+
+
+def _key(names: pl.DataFrame) -> NDArray[np.uint64]:
+    """A number a row, from the top bits down: concept, language, as much of the name as there is room for."""
+    languages = by_category(names["language"], lambda texts: np.argsort(np.argsort(texts)))
+    group = names["concept"].to_numpy().astype(np.uint64) * (languages.max() + np.uint64(1)) + languages
+    bits = np.uint64(max(1, int(group.max()).bit_length()))
+    key: NDArray[np.uint64] = (group << (np.uint64(64) - bits)) | (_first_letters(names["name"]) >> bits)
+    return key
+
+
+def _first_letters(names: pl.Series) -> NDArray[np.uint64]:
+    """The first bytes of each name, as a number that is in order as the names are."""
+    short = (names.str.len_bytes() < _LETTERS).arg_true()
+    filled = names.clone().scatter(short, names.gather(short) + "\0" * _LETTERS)
+    head = filled.cast(pl.Binary).bin.head(_LETTERS)
+    return head.bin.reinterpret(dtype=pl.UInt64, endianness="big").to_numpy()

@@ -1,0 +1,202 @@
+"""What comes with the package, as a first user meets it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sapbert as package
+from sapbert.defaults import HOME, chosen, is_default
+from sapbert.encoder.onnx import OnnxEncoder
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.errors import ArtifactError
+from sapbert.linking import quick
+from sapbert.linking.linker import Linker, LinkSettings
+from tests.cli.conftest import Sapbert, left_in, one_json, refused, sapbert
+from tests.defaults.conftest import MENTIONS, REPEATED
+
+__all__ = ["sapbert"]
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    """Let each test open the default anew."""
+    quick._default_linker.cache_clear()
+
+
+def test_mentions_alone_are_linked_with_confidence(sapbert: Sapbert, home: Path) -> None:
+    done = sapbert("link", "heart attack", "acute migraine", "-k", 2, "--format", "table")
+
+    assert (done.code, done.err) == (0, "")
+    head, first, *_ = done.out.splitlines()
+    assert head.split() == [
+        "mention", "concept", "preferred", "name", "matched", "name", "how", "score", "confidence"
+    ]  # fmt: skip
+    assert re.match(
+        r"heart attack +mesh:D009203 +Myocardial Infarction +Heart Attack +exact +1\.000 +0\.", first
+    )
+
+
+def test_python_needs_one_line(home: Path) -> None:
+    answer = package.link("Heart attack", k=2)
+
+    assert [candidate.concept for candidate in answer][:1] == ["mesh:D009203"]
+    assert len(answer) == 2
+    first, second = str(answer).splitlines()
+    assert re.fullmatch(
+        r"mesh:D009203  Myocardial Infarction  \(exact: Heart Attack, score 1\.000, confidence \d\.\d\d\)",
+        first,
+    )
+    assert "confidence" not in second
+    assert str(package.link("")) == "NIL"
+    with pytest.raises(TypeError, match=r"several: sapbert\.Linker\.open\(\)\.link"):
+        package.link(["heart attack"])  # type: ignore[arg-type]  # what a hurried user does
+
+
+def test_neither_torch_nor_polars_is_needed(home: Path) -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'polars', 'faiss']))\n"
+        "import sapbert; print(sapbert.link('heart attack', k=1))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("mesh:D009203  Myocardial Infarction")
+
+
+def test_vectors_are_cut_to_what_the_index_stores(home: Path) -> None:
+    linker = Linker.open()
+    whole = OnnxEncoder.open(home / "encoder")
+
+    assert (whole.dimension, linker.encoder.dimension) == (32, 16)
+    [[found]] = linker.link(["fever"], k=1, settings=LinkSettings(exact=False))
+    assert found.concept == "mesh:D005334"
+    assert found.score == pytest.approx(1, abs=0.01)
+
+
+def test_an_inverted_name_is_found_though_it_was_left_out(home: Path) -> None:
+    linker = Linker.open()
+
+    assert not linker.is_name("infarction, myocardial")
+    assert linker.is_name("diabetes mellitus, type 2")
+    [[found]] = linker.link(["Diabetes, Type 2"], k=1)
+    assert found.concept == "mesh:D003924"
+
+
+def test_without_exact_names_there_is_no_confidence(home: Path) -> None:
+    linker = Linker.open()
+
+    [[found]] = linker.link(["heart attack"], k=1, settings=LinkSettings(exact=False))
+    assert (found.concept, found.confidence) == ("mesh:D009203", None)
+
+
+def test_a_calibration_of_ones_own_takes_its_place(sapbert: Sapbert, home: Path, tmp_path: Path) -> None:
+    wrong = re.sub(r"\tD\d+", "\tD005260", MENTIONS)
+    (tmp_path / "mine.tsv").write_text("mention\tconcept_ids\n" + wrong * REPEATED)
+    own = tmp_path / "own.json"
+
+    assert sapbert("calibrate", "default", tmp_path / "mine.tsv", "-o", own).code == 0
+
+    [[shipped]] = Linker.open().link(["heart attack"], k=1)
+    [[mine]] = Linker.open(calibration=own).link(["heart attack"], k=1)
+    assert shipped.confidence is not None
+    assert mine.confidence is not None
+    assert mine.confidence < shipped.confidence
+
+
+def test_an_index_of_ones_own_is_an_option(sapbert: Sapbert, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.tsv").write_text("id\tname\nx:1\theart attack\n")
+    assert sapbert("read", "table", tmp_path / "mine.tsv", "-o", tmp_path / "names").code == 0
+
+    made = sapbert("index", tmp_path / "names", "--model", "default", "-o", tmp_path / "index")
+    done = sapbert("link", "--index", tmp_path / "index", "heart attack", "--json")
+
+    assert made.code == 0
+    assert one_json(done)["concept_id"] == "x:1"
+    inside = OnnxEncoder.open(tmp_path / "index" / "encoder")
+    assert inside.fingerprint == OnnxEncoder.open(home / "encoder").fingerprint
+
+
+def test_a_folder_given_as_a_mention_is_pointed_out(sapbert: Sapbert, home: Path) -> None:
+    done = sapbert("link", home / "index", "heart attack")
+
+    assert done.code == 2
+    assert "is a folder, not a mention: give" in " ".join(done.err.split())
+    assert sapbert("link", "heart attack " * 1000).code == 0
+
+
+def test_the_default_encoder_is_turned_back_and_measured(
+    sapbert: Sapbert, home: Path, tmp_path: Path
+) -> None:
+    done = sapbert("export", "default", "--format", "huggingface", "-o", tmp_path / "model")
+
+    assert done.code == 0
+    names = ["heart attack", "fever", "chronic renal failure"]
+    vectors = TransformerEncoder.open(tmp_path / "model", device="cpu").encode(names)
+    assert (vectors * OnnxEncoder.open(home / "encoder").encode(names)).sum(axis=1).min() > 0.98
+    assert "exported already; --format huggingface" in refused(
+        sapbert("export", "default", "-o", tmp_path / "again")
+    )
+    assert "leave other options out" in refused(
+        sapbert("export", "default", "--format", "huggingface", "--max-length", 9, "-o", tmp_path / "again")
+    )
+    assert left_in(tmp_path) == {"model"}
+
+
+def test_the_default_encoder_is_evaluated(sapbert: Sapbert, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "dictionary.tsv").write_text("concept_id\tname\nx:1\theart attack\nx:2\tfever\n")
+    (tmp_path / "set" / "test.tsv").write_text("mention\tconcept_ids\nheart attack\tx:1\n")
+
+    done = sapbert("evaluate", "--benchmark", tmp_path / "set", "--model", "default", "--cache", tmp_path)
+
+    assert (done.code, "set, test: default" in done.out) == (0, True)
+
+
+def test_where_nothing_came_along_one_line_says_so(
+    sapbert: Sapbert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(HOME, str(tmp_path))
+
+    assert "no default index is installed" in refused(sapbert("link", "heart attack"))
+    assert "no default encoder is installed" in refused(
+        sapbert("export", "default", "--format", "huggingface", "-o", tmp_path / "model")
+    )
+
+
+def test_an_index_without_a_calibration_answers_without_confidence(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = Path(shutil.copytree(home, tmp_path / "moved"))
+    (moved / "calibration.json").unlink()
+    monkeypatch.setenv(HOME, str(moved))
+
+    [[found]] = Linker.open().link(["heart attack"], k=1)
+    assert (found.concept, found.confidence) == ("mesh:D009203", None)
+
+
+def test_an_encoder_that_does_not_belong_to_the_index_is_refused(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = Path(shutil.copytree(home, tmp_path / "moved"))
+    shutil.rmtree(moved / "encoder")
+    shutil.copytree(home.parent / "exported", moved / "encoder")
+    description = moved / "encoder" / "sapbert.json"
+    description.write_text(description.read_text().replace('"variant": "int8"', '"variant": "fp32"'))
+    monkeypatch.setenv(HOME, str(moved))
+
+    with pytest.raises(ArtifactError, match="their vectors do not compare"):
+        Linker.open()
+
+
+def test_only_the_word_means_the_default(home: Path) -> None:
+    assert is_default("default")
+    assert not is_default("./default")
+    assert not is_default(Path("default"))
+    assert chosen("default", "index") == home / "index"
+    assert chosen("elsewhere/index", "index") == Path("elsewhere/index")

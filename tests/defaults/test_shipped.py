@@ -1,0 +1,94 @@
+"""What the package really brings along; skipped in a checkout that has no weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sapbert.defaults
+from sapbert.artifacts import load_manifest
+from sapbert.defaults import CALIBRATION, HOME
+from sapbert.encoder.onnx import OnnxEncoder
+from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.vocab.vocabulary import Vocabulary
+
+HERE = Path(sapbert.defaults.__file__).parent
+MOST_BYTES = 25e6
+pytestmark = pytest.mark.skipif(not (HERE / "index").is_dir(), reason="no weights in this checkout")
+
+
+@pytest.fixture(autouse=True)
+def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(HOME, raising=False)
+
+
+@pytest.fixture(scope="module")
+def linker() -> Linker:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(HOME, raising=False)
+        return Linker.open(threads=1)
+
+
+@pytest.mark.parametrize("part", ["encoder", "vocabulary", "index"])
+def test_each_part_is_whole_small_and_has_a_card(part: str) -> None:
+    manifest = load_manifest(HERE / part, kind=part)
+
+    assert sum(file.bytes for file in manifest.files.values()) <= MOST_BYTES
+    assert (HERE / part / "README.md").read_text().startswith(("#", "---"))
+
+
+def test_the_vocabulary_is_mesh() -> None:
+    vocabulary = Vocabulary.open(HERE / "vocabulary")
+
+    assert vocabulary.manifest.counts["concepts"] > 30_000
+    assert vocabulary.manifest.counts["names"] > 160_000
+    concept = vocabulary.concept("mesh:D009203")
+    assert concept is not None
+    assert (concept.preferred_name, concept.types) == ("Myocardial Infarction", ("C",))
+
+
+@pytest.mark.parametrize(
+    ("mention", "concept"),
+    [
+        ("Heart attack", "mesh:D009203"),
+        ("infarction, myocardial", "mesh:D009203"),
+        ("type II diabetes mellitus", "mesh:D003924"),
+        ("breast cancer", "mesh:D001943"),
+        ("hydroxychloroquine", "mesh:D006886"),
+    ],
+)
+def test_everyday_mentions_are_linked(linker: Linker, mention: str, concept: str) -> None:
+    [[best, *_]] = linker.link([mention])
+
+    assert best.concept == concept
+    assert best.confidence is not None
+    assert best.confidence > 0.5
+
+
+def test_types_filter_by_tree(linker: Linker) -> None:
+    [found] = linker.link(["aspirin"], k=3, settings=LinkSettings(types=("C",)))
+
+    assert len(found) == 3
+    assert "mesh:D001241" not in {candidate.concept for candidate in found}
+
+
+def test_everything_unsure_is_still_answered() -> None:
+    calibration = (HERE / CALIBRATION).read_text()
+
+    assert '"threshold": null' in calibration
+
+
+def test_the_encoder_can_be_turned_back(tmp_path: Path) -> None:
+    from sapbert.encoder.restore import restore_model
+    from sapbert.encoder.transformer import TransformerEncoder
+
+    restore_model(HERE / "encoder", tmp_path / "model")
+
+    names = Vocabulary.open(HERE / "vocabulary").names.head(200).collect()["name"].to_list()
+    before = OnnxEncoder.open(HERE / "encoder", threads=1).encode(names)
+    after = TransformerEncoder.open(tmp_path / "model", device="cpu").encode(names)
+    cosines = (before * after).sum(axis=1)
+    assert np.mean(cosines) > 0.995
+    assert cosines.min() > 0.98

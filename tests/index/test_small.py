@@ -1,0 +1,193 @@
+"""What makes an index small: leading dimensions, no inverted names, no encoder; and how long it will take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapbert.encoder.leading import LeadingDimensions
+from sapbert.errors import ConfigError
+from sapbert.index import build as build_module
+from sapbert.index.build import build_index
+from sapbert.index.entries_writer import write_entries
+from sapbert.index.folder import open_index
+from sapbert.index.settings import IndexSettings, Kind, Precision
+from sapbert.index.vectors import Vectors
+from tests.index.conftest import MakeVocabulary, NgramEncoder, Row, write
+
+ROWS: list[Row] = [
+    ("mesh:D1", "Myocardial Infarction", "MSH", "en", "1"),
+    ("mesh:D1", "Infarction, Myocardial", "MSH"),
+    ("mesh:D1", "Infarctions, Myocardial", "MSH"),
+    ("mesh:D1", "INFARCTION, myocardial", "NCI"),
+    ("mesh:D2", "Diabetes Mellitus, Type 2", "MSH", "en", "1"),
+    ("mesh:D2", "Type 2 Diabetes Mellitus", "MSH"),
+    ("mesh:D2", "Diabetes Mellitus, Non-Insulin-Dependent", "MSH"),
+    ("mesh:D3", "Infarction, Cerebral", "MSH"),
+    ("mesh:D4", "Cerebral Infarction", "MSH"),
+]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_index_of_leading_dimensions_finds_what_cut_vectors_find(
+    vocabulary_of: MakeVocabulary, tmp_path: Path, kind: Kind
+) -> None:
+    settings = IndexSettings(kind=kind, precision=Precision.FP32, dimensions=12)
+    encoder = NgramEncoder(32)
+
+    build_index(vocabulary_of(ROWS), encoder, tmp_path / "index", settings)
+
+    index, entries, manifest = open_index(tmp_path / "index")
+    cut = LeadingDimensions.of(encoder, 12)
+    names = cut.encode(entries.folded.span(0, len(entries)))
+    assert (index.dimension, manifest.details["dimension"]) == (12, 12)
+    assert Vectors.open(tmp_path / "index").data == pytest.approx(names, abs=1e-6)
+    scores, rows = index.search(cut.encode(["infarct of the brain"]), 3)
+    truth = names @ cut.encode(["infarct of the brain"])[0]
+    assert rows[0].tolist() == np.argsort(-truth, kind="stable")[:3].tolist()
+    assert scores[0] == pytest.approx(np.sort(truth)[::-1][:3], abs=1e-5)
+
+
+def test_leading_dimensions_are_taken_from_full_vectors_of_an_older_index(
+    vocabulary_of: MakeVocabulary, tmp_path: Path
+) -> None:
+    small = IndexSettings(kind=Kind.FLAT, precision=Precision.INT8, dimensions=12)
+    full, encoder = IndexSettings(kind=Kind.FLAT, precision=Precision.FP32), NgramEncoder(32)
+    vocabulary = vocabulary_of(ROWS)
+    build_index(vocabulary, encoder, tmp_path / "full", full)
+    build_index(vocabulary, encoder, tmp_path / "encoded", small)
+    new = NgramEncoder(32)
+
+    build_index(vocabulary, new, tmp_path / "cut", small, update=tmp_path / "full")
+
+    sample_only = len(new.encoded)
+    assert sample_only == 8
+    for file in ("vectors.npy", "scales.npy"):
+        assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "encoded" / file).read_bytes()
+
+
+@pytest.mark.parametrize(("precision", "before"), [(Precision.INT8, None), (Precision.FP32, 8)])
+def test_dimensions_that_an_older_index_does_not_have_are_refused(
+    vocabulary_of: MakeVocabulary, tmp_path: Path, precision: Precision, before: int | None
+) -> None:
+    vocabulary = vocabulary_of(ROWS)
+    old = IndexSettings(kind=Kind.FLAT, precision=precision, dimensions=before)
+    build_index(vocabulary, NgramEncoder(32), tmp_path / "old", old)
+    new = IndexSettings(kind=Kind.FLAT, precision=precision, dimensions=12)
+
+    with pytest.raises(ConfigError, match=rf"stores {before or 32} dimensions as {precision}, .* become 12"):
+        build_index(vocabulary, NgramEncoder(32), tmp_path / "new", new, update=tmp_path / "old")
+
+
+def test_dimensions_must_be_some() -> None:
+    with pytest.raises(ConfigError, match="at least 1, got 0"):
+        IndexSettings(dimensions=0)
+
+
+def test_chunks_of_other_dimensions_or_names_are_not_gone_on_with(
+    vocabulary_of: MakeVocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build_module, "_measure", killed)
+    vocabulary = vocabulary_of(ROWS)
+    for settings in (IndexSettings(), IndexSettings(dimensions=12), IndexSettings(inverted=False)):
+        with pytest.raises(KeyboardInterrupt):
+            build_index(vocabulary, NgramEncoder(32), tmp_path / "index", settings)
+    monkeypatch.undo()
+
+    build_index(vocabulary, NgramEncoder(32), tmp_path / "index", IndexSettings(dimensions=4))
+
+    index, entries, _ = open_index(tmp_path / "index")
+    assert (index.dimension, len(entries)) == (4, 8)
+
+
+def test_inverted_names_are_left_out_where_the_same_words_stand_without_a_comma(
+    vocabulary_of: MakeVocabulary, tmp_path: Path
+) -> None:
+    entries = write_entries(vocabulary_of(ROWS), tmp_path, inverted=False)
+
+    assert entries.folded.span(0, len(entries)) == [
+        "cerebral infarction",
+        "diabetes mellitus, non-insulin-dependent",
+        "diabetes mellitus, type 2",  # preferred
+        "infarction, cerebral",  # another concept's
+        "infarction, myocardial",  # of a source that has no other
+        "infarctions, myocardial",  # other words
+        "myocardial infarction",
+        "type 2 diabetes mellitus",
+    ]
+    row = int(entries.rows_of(["infarction, myocardial"])[0])
+    assert [entries.sources[number] for number in entries.link_sources[entries.links_of(row)]] == ["NCI"]
+
+
+words = st.lists(st.sampled_from(["a", "b", "c,", "d-e", "F"]), min_size=1, max_size=4).map(" ".join)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["x:1", "x:2"]), words), min_size=1, max_size=12))
+def test_every_concept_keeps_each_of_its_bags_of_words(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("inverted")
+    vocabulary = write(folder / "vocabulary", rows)
+
+    def bags(names: Sequence[str]) -> set[str]:
+        return {" ".join(sorted(re.findall(r"\w+", name))) for name in names}
+
+    found = {}
+    for inverted in (True, False):
+        (folder / str(inverted)).mkdir()
+        entries = write_entries(vocabulary, folder / str(inverted), inverted=inverted)
+        links = [
+            (int(number), row)
+            for row in range(len(entries))
+            for number in entries.link_concepts[entries.links_of(row)]
+        ]
+        found[inverted] = {
+            number: bags([entries.folded[row] for own, row in links if own == number]) for number, _ in links
+        }
+    assert found[True] == found[False]
+
+
+def test_an_index_may_leave_its_encoder_elsewhere(vocabulary_of: MakeVocabulary, tmp_path: Path) -> None:
+    build_index(vocabulary_of(ROWS), NgramEncoder(), tmp_path / "index", IndexSettings(), carry_encoder=False)
+
+    _, _, manifest = open_index(tmp_path / "index")
+    assert not (tmp_path / "index" / "encoder").exists()
+    assert manifest.inputs["encoder"] == {"fingerprint": "trigrams-32"}
+
+
+def test_how_many_names_are_to_be_encoded_is_told_before(
+    vocabulary_of: MakeVocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_module, "ROWS_A_CHUNK", 5)
+    ticks = iter([10.0, 12.0, 20.0, 22.0])
+    monkeypatch.setattr(build_module, "perf_counter", lambda: next(ticks))
+    told: list[tuple[int, float]] = []
+
+    def stop_after_a_chunk(_name: str, done: int, _total: int) -> None:
+        if done > 5:
+            raise KeyboardInterrupt
+
+    def build(progress: object = None) -> None:
+        build_index(
+            vocabulary_of(ROWS),
+            NgramEncoder(),
+            tmp_path / "index",
+            IndexSettings(),
+            progress=progress or (lambda *_: None),  # type: ignore[arg-type]
+            on_forecast=lambda names, rate: told.append((names, rate)),
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        build(stop_after_a_chunk)
+    build()
+
+    assert told == [(8, 4.0), (3, 4.0)]

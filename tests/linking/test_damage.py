@@ -1,0 +1,192 @@
+"""Damage behind an array's header, where sizes tell nothing: an error in one line, never a traceback."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sapbert.errors import SapbertError
+from sapbert.index import folder
+from sapbert.index.build import build_index
+from sapbert.index.folder import damage_told, open_index
+from sapbert.index.settings import IndexSettings, Kind, Precision
+from sapbert.linking.hybrid import open_hybrid
+from sapbert.linking.linker import Candidate, Linker, LinkSettings
+from sapbert.linking.search import DenseSearch
+from tests.index.conftest import NgramEncoder, write
+from tests.linking.conftest import FACTS, ROWS
+
+HEADER = 128
+ENCODER = NgramEncoder(64)
+MENTIONS = ["hart atack", "COLD", "pain in the chest", "low temp"]
+SILENT = {
+    "entries/alias_concepts.npy",
+    "entries/link_concepts.npy",
+    "entries/link_sources.npy",
+    "entries/type_numbers.npy",
+    "sparse/counts.npy",
+    "sparse/ngrams.npy",
+    "sparse/numbers.npy",
+    "sparse/scales.npy",
+}
+"""Any of their numbers may be 0: in a large file of zeros only `sapbert show` finds that all are."""
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "zeros": lambda content: content[:HEADER] + bytes(len(content) - HEADER),
+    "ones": lambda content: content[:HEADER] + b"\xff" * (len(content) - HEADER),
+    "flipped": lambda content: content[:HEADER] + bytes(255 - byte for byte in content[HEADER:]),
+    "turned": lambda content: content[:HEADER] + content[:HEADER:-1],
+    "huge": lambda content: content[:HEADER] + (b"\xff" * 7 + b"\x7f") * (len(content) // 8 - HEADER // 8),
+    "headless": lambda content: bytes(HEADER) + content[HEADER:],
+}
+SUBTLE = {"flipped", "turned"}
+"""Such bytes may still be letters and numbers in their bounds."""
+KINDS = {"flat": (Kind.FLAT, Precision.FP32), "ann": (Kind.ANN, Precision.INT8)}
+
+
+def files(path: Path) -> list[str]:
+    """The files of an index, without its encoder, whose checksum is compared anyway."""
+    names = (file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
+    return sorted(name for name in names if not name.startswith(("encoder/", "manifest")))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("damage")
+    kind, precision = KINDS[request.param]
+    extra = [(f"x:{number}", f"invented name {number}", "MSH") for number in range(150)]
+    vocabulary = write(made / "vocabulary", [*ROWS, *extra], FACTS)
+    wanted = IndexSettings(kind=kind, precision=precision, hybrid=True)
+    build_index(vocabulary, ENCODER, made / "index", wanted)
+    return made / "index"
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat every file as one that is too large to compare its checksum on opening."""
+    monkeypatch.setattr(folder, "SMALL", -1)
+
+
+Answers = list[list[list[Candidate]]]
+ASKED = (
+    LinkSettings(),
+    LinkSettings(exact=False, types=("T047",)),
+    LinkSettings(exact=False, sources=("HPO",)),
+    LinkSettings(exact=False, prefixes=("hp",)),
+)
+
+
+def answers(path: Path) -> Answers:
+    """What an index answers to all that can be asked of it."""
+    with damage_told(path):
+        index, entries, _ = open_index(path, threads=1)
+        found: Answers = []
+        for search in (DenseSearch(index), open_hybrid(index, path, 0.5)):
+            linker = Linker(ENCODER, search, entries, fingerprint="f00d")
+            linker.add_mentions([("chill", "mesh:D9"), ("chill", "hp:2")])
+            found.extend(linker.link([*MENTIONS, "chill"], k=4, settings=wanted) for wanted in ASKED)
+        return found
+
+
+def answers_or_refusal(path: Path) -> Answers | str:
+    try:
+        return answers(path)
+    except SapbertError as error:
+        return str(error)
+
+
+@contextmanager
+def damaged(file: Path, damage: Callable[[bytes], bytes]) -> Iterator[None]:
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    try:
+        yield
+    finally:
+        file.write_bytes(whole)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_named(index: Path, damage: str) -> None:
+    whole = answers(index)
+    for name in files(index):
+        content = (index / name).read_bytes()
+        if len(content) > HEADER and DAMAGES[damage](content) != content:
+            with (
+                damaged(index / name, DAMAGES[damage]),
+                pytest.raises(SapbertError, match=rf"{name} .*again"),
+            ):
+                answers(index)
+    assert answers(index) == whole
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_of_files_too_large_for_a_checksum_bounds_are_looked_at(index: Path, damage: str) -> None:
+    whole = answers(index)
+    for name in files(index):
+        if (index / name).stat().st_size <= HEADER:
+            continue
+        with damaged(index / name, DAMAGES[damage]):
+            found = answers_or_refusal(index)
+        if isinstance(found, str):
+            assert re.fullmatch(r".* damaged: .* again.*", found)
+        else:
+            assert damage in SUBTLE or name in SILENT or found == whole, f"{name} {damage}"
+
+
+@pytest.mark.usefixtures("large")
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_flipped_byte_leads_to_a_traceback(index: Path, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(files(index)))
+    size = (index / name).stat().st_size
+    place = data.draw(st.integers(0, size - 1))
+    change = data.draw(st.integers(1, 255))
+
+    def flip(content: bytes) -> bytes:
+        return content[:place] + bytes([content[place] ^ change]) + content[place + 1 :]
+
+    with damaged(index / name, flip):
+        answers_or_refusal(index)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("index", ["ann"], indirect=True)
+@pytest.mark.parametrize("damage", ["zeros", "flipped"])
+def test_codes_that_are_not_those_of_the_vectors_are_refused(index: Path, damage: str) -> None:
+    with (
+        damaged(index / "codes.npy", DAMAGES[damage]),
+        pytest.raises(SapbertError, match=r"codes.npy .*again"),
+    ):
+        open_index(index)
+
+
+def test_a_failure_that_no_damage_explains_stays_what_it_is(index: Path) -> None:
+    with pytest.raises(ValueError, match="a bug"), damage_told(index):
+        raise ValueError("a bug")
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("value", [np.nan, np.inf, 300])
+def test_a_vector_that_is_no_number_is_refused_by_a_search(index: Path, value: float) -> None:
+    """One vector among many, which opening does not look at."""
+    if (index / "scales.npy").exists():
+        name, start, number = "scales.npy", HEADER + 4, np.array(min(value, 1), np.float32).tobytes()
+    else:
+        name, start, number = (
+            "vectors.npy",
+            HEADER + 4 * ENCODER.dimension,
+            np.array(value, np.float32).tobytes(),
+        )
+
+    def spoil(content: bytes) -> bytes:
+        return content[:start] + number + content[start + len(number) :]
+
+    with damaged(index / name, spoil), pytest.raises(SapbertError, match=f"{name} .*again"):
+        answers(index)

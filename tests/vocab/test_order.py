@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import polars as pl
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sapbert.vocab.order import sort_names
+from sapbert.vocab.schema import Schema, Scope
+
+Row = tuple[int, str, str, str, int, str]
+SCHEMA: Schema = {
+    "concept": pl.UInt32,
+    "language": pl.Categorical,
+    "name": pl.String,
+    "source": pl.Categorical,
+    "rank": pl.Int32,
+    "scope": Scope,
+}
+SCOPES = ("exact", "related", "narrow", "broad")
+
+names = st.text("aAbé病 \U0001f9ec", max_size=3) | st.builds(
+    str.__add__, st.sampled_from(["", "the same ", "the same beginning of "]), st.text("abz", max_size=3)
+)
+rows = st.tuples(
+    st.integers(0, 3) | st.integers(0, 2**31),
+    st.sampled_from(["en", "de", "zh", "a", "zzz", "é"]),
+    names,
+    st.sampled_from(["B", "A", "é", ""]),
+    st.integers(0, 2),
+    st.sampled_from(SCOPES),
+)
+
+
+def obvious(row: Row) -> tuple[int, bytes, bytes, bytes, int, int]:
+    """What rows are in order of, the slow and obvious way."""
+    concept, language, name, source, rank, scope = row
+    return concept, language.encode(), name.encode(), source.encode(), -rank, SCOPES.index(scope)
+
+
+def test_names_lie_by_concept_language_name_and_source() -> None:
+    unsorted = [
+        (1, "en", "Cold", "MSH", 0, "exact"),
+        (0, "en", "Migraine", "NCI", 0, "exact"),
+        (0, "de", "Migräne", "MSH", 0, "exact"),
+        (0, "en", "Migraine", "MSH", 1, "related"),
+        (0, "en", "Migraine", "MSH", 2, "exact"),
+    ]
+    table = pl.DataFrame(unsorted, schema=SCHEMA, orient="row")
+    assert sort_names(table).rows() == [unsorted[number] for number in (2, 4, 3, 1, 0)]
+
+
+@given(st.lists(rows, max_size=40))
+@example([])
+@example([(0, "en", "a", "", 0, "exact")] * 2)
+@example([(0, "en", "a\0", "", 0, "exact"), (0, "en", "a", "", 0, "exact")])
+def test_any_rows_lie_as_sorting_by_every_column_lays_them(unsorted: list[Row]) -> None:
+    table = pl.DataFrame(unsorted, schema=SCHEMA, orient="row")
+    assert sort_names(table).rows() == sorted(unsorted, key=obvious)
