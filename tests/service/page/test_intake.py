@@ -198,6 +198,28 @@ def test_a_busy_service_is_asked_again_and_a_broken_one_is_told(page: Page) -> N
     assert lists[2] == lists[3] == ["cold", "chest pains"]
 
 
+def test_a_second_answer_does_not_move_the_candidate_that_is_chosen(page: Page) -> None:
+    held: list[Any] = []
+
+    def hold_lists(route: Any) -> None:
+        if len(route.request.post_data_json["mentions"]) > 1:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/v1/link*", hold_lists)
+    page.locator("#text").fill("cold\nchest pains")
+    page.get_by_role("button", name="Link", exact=True).click()
+    page.locator("#candidates li").first.wait_for()
+    press(page, "ArrowDown")
+    chosen = page.locator(".marked .name").inner_text()
+    held[0].continue_()
+    linked(page)
+    press(page, "Enter")
+    [row, _] = downloaded_rows(page)
+    assert row["preferred_name"] == chosen
+
+
 def test_a_service_with_keys_asks_for_one(window: OpenWindow, make_bench: MakeBench) -> None:
     key, digest = make_key()
     with serving(make_bench(keys={"alice": KeySettings(sha256=digest)}).app) as address:

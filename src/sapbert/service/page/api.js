@@ -6,7 +6,7 @@ const PATIENCE = 30;
 let key = null;
 
 /** What the service answered instead, in its own words. */
-export class Refusal extends Error {
+class Refusal extends Error {
   constructor(status, words, wait) {
     super(words);
     this.status = status;

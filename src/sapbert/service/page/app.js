@@ -1,10 +1,10 @@
 // Where the page begins: which view is shown, what is kept, which key does what.
 
 import * as api from "./api.js";
-import { announce, count, find, make, notice, settled, some } from "./dom.js";
+import { announce, find, make, notice, settled, some } from "./dom.js";
 import { csvOf, save, sssomOf } from "./downloads.js";
-import { startIntake } from "./intake.js";
-import { startPicker } from "./picker.js";
+import { Intake } from "./intake.js";
+import { Picker } from "./picker.js";
 import { Work } from "./work.js";
 import { forget, KEPT, recallWorklist, Worklist } from "./worklist.js";
 
@@ -129,7 +129,8 @@ function wire() {
     const { act, close } = event.target.closest("[data-act], [data-close]")?.dataset ?? {};
     if (act) ACTS[act]();
     if (close) find(close).close();
-    if (event.target.matches("dialog.sheet")) event.target.close(); // beside it
+    const { left } = event.target.getBoundingClientRect();
+    if (event.target.matches("dialog.sheet") && event.clientX < left) event.target.close(); // beside it
     // A button that was clicked with a mouse would take the next Enter for itself.
     if (event.detail > 0 && event.target.closest(".work button")) document.activeElement.blur();
   });
@@ -140,6 +141,21 @@ function wire() {
     const text = sssomOf(work.worklist, { ...work.about, sapbert: about.sapbert });
     save("decisions.sssom.tsv", text, "text/tab-separated-values");
   });
+  wireForgetting();
+  find("key-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    find("asking").close();
+  });
+  find("linker").addEventListener("change", (event) => {
+    tellLinker(about.linkers.find(({ name }) => name === event.target.value));
+  });
+  new Intake(begin);
+  new Picker((text, signal) => work.search(text, signal), (concept) => work.pick(concept));
+  window.addEventListener("pagehide", () => { if (work.kept) work.worklist?.keepDecisions(); });
+  window.addEventListener("storage", onOtherTab);
+}
+
+function wireForgetting() {
   find("forget").addEventListener("click", () => {
     const { items, decided } = work.worklist;
     const what = `${some(items.length, "mention")} and ${some(decided, "decision")}`;
@@ -153,17 +169,6 @@ function wire() {
     notice();
     announce("Forgotten");
   });
-  find("key-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    find("asking").close();
-  });
-  find("linker").addEventListener("change", (event) => {
-    tellLinker(about.linkers.find(({ name }) => name === event.target.value));
-  });
-  startIntake(begin);
-  startPicker((text, signal) => work.search(text, signal), (concept) => work.pick(concept));
-  window.addEventListener("pagehide", () => { if (work.kept) work.worklist?.keepDecisions(); });
-  window.addEventListener("storage", onOtherTab);
 }
 
 /** The same list may be open in another tab: what is decided, or forgotten, there holds here. */

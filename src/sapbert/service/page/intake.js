@@ -11,55 +11,75 @@ const EXAMPLE = [
   "seizures", "breast cancer", "lazy eye", "water on the brain", "purple elephant",
 ];
 
-/** Wire the view; `begin({ columns, column, rows })` is called with what was taken. */
-export function startIntake(begin) {
-  const text = find("text");
-  let given = { text: "", delimiter: null };
+export class Intake {
+  #given = { text: "", delimiter: null };
 
-  const list = (content) => begin({ columns: ["mention"], column: 0, rows: readList(content) });
-  const take = (content, name = "") => {
+  /** `begin({ columns, column, rows })` is called with what was taken. */
+  constructor(begin) {
+    this.begin = begin;
+    const text = find("text");
+    find("begin").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#take(text.value);
+    });
+    text.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("begin").requestSubmit();
+    });
+    find("example").addEventListener("click", () => this.#takeList(EXAMPLE.join("\n")));
+    find("file").addEventListener("change", (event) => {
+      this.#takeFile(event.target.files[0]);
+      event.target.value = ""; // the same file may be chosen again
+    });
+    this.#wireChooser();
+    startDropping((file) => this.#takeFile(file));
+  }
+
+  #wireChooser() {
+    const chooser = find("chooser");
+    find("lines").addEventListener("click", () => {
+      this.#takeList(this.#given.text);
+      chooser.close();
+    });
+    find("columns").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.begin(chosen(this.#given));
+      chooser.close();
+    });
+    find("header").addEventListener("change", () => preview(this.#given));
+    chooser.addEventListener("close", () => {
+      this.#given = { text: "", delimiter: null }; // what was forgotten must not linger here
+      find("preview").replaceChildren();
+    });
+  }
+
+  #takeList(text) {
+    this.begin({ columns: ["mention"], column: 0, rows: readList(text) });
+  }
+
+  /** Take text, that of a file by its name; where it may be a table, ask. */
+  #take(text, name = "") {
     notice();
-    const delimiter = guessDelimiter(content) ?? ENDINGS[name.toLowerCase().split(".").pop()] ?? null;
-    given = { text: content, delimiter };
-    if (!content.trim()) notice("There is nothing in it. One mention a line, or a table with a header.");
-    else if (delimiter === null || (!name && looksLikeProse(content, delimiter))) list(content);
-    else choose(given);
-  };
-  const takeFile = async (file) => {
+    const delimiter = guessDelimiter(text) ?? ENDINGS[name.toLowerCase().split(".").pop()] ?? null;
+    if (!text.trim()) {
+      notice("There is nothing in it. One mention a line, or a table with a header.");
+    } else if (delimiter === null || (!name && looksLikeProse(text, delimiter))) {
+      this.#takeList(text);
+    } else {
+      this.#given = { text, delimiter };
+      find("header").checked = true;
+      preview(this.#given);
+      find("chooser").showModal();
+    }
+  }
+
+  async #takeFile(file) {
     if (!file) return;
     try {
-      take(decode(new Uint8Array(await file.arrayBuffer())), file.name);
+      this.#take(decode(new Uint8Array(await file.arrayBuffer())), file.name);
     } catch (error) {
       notice(error.message);
     }
-  };
-
-  find("begin").addEventListener("submit", (event) => {
-    event.preventDefault();
-    take(text.value);
-  });
-  text.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("begin").requestSubmit();
-  });
-  find("example").addEventListener("click", () => {
-    text.value = EXAMPLE.join("\n");
-    list(text.value);
-  });
-  find("file").addEventListener("change", (event) => {
-    takeFile(event.target.files[0]);
-    event.target.value = ""; // the same file may be chosen again
-  });
-  find("lines").addEventListener("click", () => close(() => list(given.text)));
-  find("columns").addEventListener("submit", (event) => {
-    event.preventDefault();
-    close(() => begin(chosen(given)));
-  });
-  find("header").addEventListener("change", () => preview(given));
-  find("chooser").addEventListener("close", () => {
-    given = { text: "", delimiter: null }; // what was forgotten must not linger here
-    find("preview").replaceChildren();
-  });
-  startDropping(takeFile);
+  }
 }
 
 function startDropping(takeFile) {
@@ -77,17 +97,6 @@ function startDropping(takeFile) {
     if (find("start").hidden) notice("Forget this list first; then another can be dropped.");
     else takeFile(event.dataTransfer.files[0]);
   });
-}
-
-function choose(given) {
-  find("header").checked = true;
-  preview(given);
-  find("chooser").showModal();
-}
-
-function close(act) {
-  find("chooser").close();
-  act();
 }
 
 function parts({ text, delimiter }) {

@@ -122,6 +122,8 @@ export class Work {
     const { limits, worklist: { linker } } = this;
     const wanted = Object.entries(this.#filters).map(([kind, value]) => [kind, value ? [value] : []]);
     const found = (number, candidates) => {
+      // What was asked with other filters is too late; what was answered may be under somebody's hands.
+      if (signal.aborted || items[number].candidates !== null) return;
       items[number].candidates = candidates;
       this.#answered ||= items[number] === this.#current;
       this.#soon();
