@@ -33,6 +33,57 @@ def test_figures_as_json(sapbert: Sapbert) -> None:
     assert set(found) == {"dictionary", "test_dictionary"}
 
 
+def test_each_type_of_mention_is_told_when_asked(sapbert: Sapbert) -> None:
+    plain = sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "exact").out
+    by_type = sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "exact", "--by-type").out
+
+    added = [line.split()[:3] for line in by_type.splitlines() if line not in plain.splitlines()]
+    assert added == [["Disease", "2", "0.0"], ["Composite", "1", "100.0"]] * 2
+
+
+def test_a_long_type_is_cut_to_its_column(sapbert: Sapbert, tmp_path: Path) -> None:
+    rows = "mention\tconcept_ids\ttype\nfever\tA\tDisease\nrust\tB\tAmino Acid, Peptide, or Protein\n"
+    (tmp_path / "test.tsv").write_text(rows)
+    (tmp_path / "dictionary.tsv").write_text("concept_id\tname\nA\tfever\n")
+
+    told = sapbert("evaluate", "--benchmark", tmp_path, "--baseline", "exact", "--by-type").out.splitlines()
+
+    assert told[4].startswith("  Amino Acid, Peptide,\N{HORIZONTAL ELLIPSIS} ")
+    assert [line.index(" 1 ") for line in told[3:5]] == [told[1].index("mentions") + 6] * 2
+
+
+def test_seen_mentions_are_told_before_unseen_ones(sapbert: Sapbert, tmp_path: Path) -> None:
+    rows = {"train": "fever\tA\n", "test": "fever\tA\nrust\tB\nmoss\tB\n"}
+    for split, mentions in rows.items():
+        (tmp_path / f"{split}.tsv").write_text(f"mention\tconcept_ids\n{mentions}")
+    (tmp_path / "dictionary.tsv").write_text("concept_id\tname\nA\tfever\n")
+
+    told = sapbert("evaluate", "--benchmark", tmp_path, "--baseline", "exact").out.splitlines()
+
+    assert [line[:20].strip() for line in told[3:5]] == ["seen in training", "unseen"]
+
+
+def test_a_vocabulary_is_a_dictionary_with_its_other_ids(sapbert: Sapbert, tmp_path: Path) -> None:
+    names, test = GOLDEN / "raw" / "names.txt", tmp_path / "test.tsv"
+    assert sapbert("read", "table", names, "--prefix", "mesh", "-o", tmp_path / "vocabulary").code == 0
+    test.write_text("mention\tconcept_ids\nmoss lung\t700001\n")
+    given = ("--dictionary", tmp_path / "vocabulary", "--prefix", "mesh", "--json")
+
+    found = one_json(sapbert("evaluate", "--benchmark", test, "--baseline", "exact", *given))
+
+    assert found["dictionary"]["coverage"] == 1
+    assert found["dictionary"]["accuracy"]["1"] == 1
+
+
+def test_one_encoder_is_not_two_seeds(sapbert: Sapbert, tmp_path: Path) -> None:
+    model = tiny_bert(tmp_path / "model")
+    both = ("--model", model, "--model", model, "--cache", tmp_path / "cache")
+
+    done = sapbert("evaluate", "--benchmark", PLAIN, *both)
+
+    assert "are the same encoder, not two seeds of one" in refused(done)
+
+
 def test_an_encoder_is_measured_and_its_vectors_are_kept(sapbert: Sapbert, tmp_path: Path) -> None:
     model, cache = tiny_bert(tmp_path / "model"), tmp_path / "cache"
     arguments = ("evaluate", "--benchmark", PLAIN, "--model", model, "--cache", cache)

@@ -13,9 +13,12 @@ from sapbert.encoder.folder import save_model
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.transformer import load_encoder
 from sapbert.evaluation import reproduce
+from sapbert.pairs.artifact import Pairs
+from sapbert.plots import projection
 from tests.cli.conftest import Sapbert, left_in, refused
 from tests.conftest import GOLDEN
 from tests.encoder.tiny import tiny_bert
+from tests.training.conftest import tiny_pairs as tiny_pairs
 
 
 @pytest.fixture
@@ -101,33 +104,52 @@ def test_one_option_may_name_several_models_and_their_seeds(
 ) -> None:
     drawn: dict[str, Any] = {}
 
-    def draw(pairs: Path, models: list[str], out: Path, *, overwrite: bool) -> None:
-        drawn.update(pairs=pairs, models=models, out=out)
+    def draw(pairs: Path, models: Any, out: Path, settings: Any, *, overwrite: bool) -> None:
+        drawn.update(models=models, out=out, batches=settings.batches)
 
-    monkeypatch.setattr(plot, "similarities", draw)
+    monkeypatch.setattr(plot, "figure_of_similarities", draw)
     models = "base=org/base, sap = runs/lr=1,runs/lr=2"
+    options = ("--models", models, "--models", "new=c", "--batches", 3)
 
-    done = sapbert("reproduce", "figure2", "pairs", "--models", models, "--models", "new=c", "-o", tmp_path)
+    done = sapbert("reproduce", "figure2", "pairs", *options, "-o", tmp_path)
 
     assert done.code == 0
-    assert drawn["models"] == ["org/base", "runs/lr=1", "runs/lr=2", "c"]
-    assert drawn["out"] == tmp_path / "figure2.png"
+    assert drawn["models"] == {
+        "base": "org/base",
+        "sap, run 1": "runs/lr=1",
+        "sap, run 2": "runs/lr=2",
+        "new": "c",
+    }
+    assert (drawn["out"], drawn["batches"]) == (tmp_path / "figure2.png", 3)
 
 
-def test_the_first_figure_is_a_picture_and_a_page(
-    sapbert: Sapbert, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_the_first_figure_is_a_picture_and_a_page_of_one_projection(
+    sapbert: Sapbert, tiny_pairs: Pairs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    drawn: list[tuple[Path, list[str], str]] = []
+    projected: list[object] = []
 
-    def draw(names: Path, models: list[str], out: Path, *, overwrite: bool) -> None:
-        drawn.append((names, models, out.name))
+    def project(*given: Any) -> projection.Projection:
+        projected.append(given)
+        return whole(*given)
 
-    monkeypatch.setattr(plot, "tsne", draw)
+    whole = projection.project
+    monkeypatch.setattr(projection, "project", project)
+    models = ",".join(
+        f"{name}={tiny_bert(tmp_path / 'models' / name, seed=1)}" for name in ("before", "after")
+    )
+    small = ("--concepts", 5, "--names", 4, "--perplexity", 5)
 
-    done = sapbert("reproduce", "figure1", "names", "--models", "before=a,after=b", "-o", tmp_path / "paper")
+    done = sapbert(
+        "reproduce", "figure1", tiny_pairs.path, "--models", models, *small, "-o", tmp_path / "paper"
+    )
 
     assert done.code == 0
-    assert drawn == [(Path("names"), ["a", "b"], name) for name in ("figure1.png", "figure1.html")]
+    assert len(projected) == 2
+    assert left_in(tmp_path / "paper") == {"figure1.html", "figure1.png"}
+    page = (tmp_path / "paper" / "figure1.html").read_text()
+    assert '{"name":"before","nearest":' in page
+    assert '{"name":"after","nearest":' in page
+    assert [line.partition(":")[0] for line in done.err.splitlines()[:2]] == ["before", "after"]
 
 
 def test_parameters_are_counted_in_the_models(sapbert: Sapbert, tmp_path: Path) -> None:
@@ -154,12 +176,22 @@ def test_parameters_are_counted_in_the_models(sapbert: Sapbert, tmp_path: Path) 
     ]
 
 
+def test_a_copy_is_no_other_seed(sapbert: Sapbert, benchmarks: Path, tmp_path: Path) -> None:
+    model, copy = tiny_bert(tmp_path / "model"), tmp_path / "copy"
+    shutil.copytree(model, copy)
+    kept = ("--benchmarks", benchmarks, "--cache", tmp_path / "cache", "-o", tmp_path / "paper")
+
+    done = sapbert("reproduce", "table1", *kept, "--models", f"sap={model},{copy}")
+
+    assert f"{copy} and {model} are the same encoder" in refused(done)
+    assert not (tmp_path / "paper").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         (("--models", "model"), "--models model: NAME=FOLDER is wanted"),
         (("--models", "a=x,"), "--models a=x,: NAME=FOLDER is wanted"),
-        (("--models", "a=x,x"), "a has one folder twice"),
         (("--models", "exact=x"), "exact is the name of a baseline"),
         (("--beside", "other=BERT"), "--beside other=BERT: NAME=ROW is wanted, with the name of a model"),
         (("--models", "a=x", "--beside", "a=GPT"), "the paper's table has no row 'GPT'"),

@@ -40,6 +40,16 @@ def test_a_plain_folder_says_what_must_be_right() -> None:
     assert found.split("test")["type"][1] == "Composite"
 
 
+def test_a_semantic_group_is_a_type_where_there_is_no_other(tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text("mention\tconcept_ids\tsem_group\nrust\tA\tDISO\n")
+    (tmp_path / "test.tsv").write_text("mention\tconcept_ids\tsem_group\ttype\nrust\tA\tDISO\tDisease\n")
+
+    found = open_evaluation_set(tmp_path)
+
+    assert found.split("dev")["type"].to_list() == ["DISO"]
+    assert found.split("test")["type"].to_list() == ["Disease"]
+
+
 def test_names_that_fold_alike_are_one_name_with_the_ids_of_all() -> None:
     found = open_evaluation_set(SETS / "plain")
 
@@ -103,6 +113,20 @@ def test_medmentions_parts_its_corpus_by_lists_of_documents() -> None:
     assert {split: table.height for split, table in found.splits.items()} == {"train": 2, "dev": 1, "test": 1}
     assert told(found.split("dev")) == [(["moss lung"], ["umls:Y0000002"])]
     assert found.split("dev")["type"].to_list() == ["T047,T033"]
+
+
+def test_pubtator_files_keep_mentions_as_written_and_nil_ones(tmp_path: Path) -> None:
+    mentions = "7|t|Moss lung, hiccups\n7\t0\t9\tMoss lung\tDisease\tX000002|OMIM:700001\n"
+    (tmp_path / "CDR_TestSet.PubTator.txt").write_text(mentions + "7\t11\t18\thiccups\tDisease\t-1\n")
+    (tmp_path / "CDR_DevelopmentSet.PubTator.txt").write_text(mentions)
+
+    found = open_evaluation_set(tmp_path, prefix="mesh")
+
+    assert told(found.split("test")) == [(["moss lung"], ["mesh:X000002", "omim:700001"]), (["hiccups"], [])]
+    assert found.split("test")["type"].to_list() == ["Disease", "Disease"]
+    assert found.split("dev").height == 1
+    ncbi = open_evaluation_set(GOLDEN / "raw" / "INVtestset_corpus.txt")
+    assert ncbi.split("test").height == 3
 
 
 def test_bigbio_joins_the_pieces_of_a_mention_and_takes_any_of_its_ids() -> None:

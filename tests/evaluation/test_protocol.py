@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import polars as pl
@@ -114,6 +115,76 @@ def test_a_dictionary_line_without_bars_is_told(tmp_path: Path) -> None:
         build_benchmark("ncbi-disease", RAW, tmp_path / "names.txt", tmp_path / "set")
 
 
+CTD = """# This file is invented.
+# Fields:
+# DiseaseName,DiseaseID,AltDiseaseIDs,Definition,ParentIDs,Synonyms
+#
+"Glimmer Fever",MESH:X000001,,"It glimmers, at night",,"Fever, Glimmer"
+Moss Lung,MESH:X000002,OMIM:700001,,MESH:C,
+Tin Ear,MESH:X000003,,,MESH:C,
+Clay Lung,OMIM:700004,,,MESH:C,MOSS-LUNG|Clay lung
+"""
+
+
+def as_tsv(table: str) -> str:
+    rows = list(csv.reader(table.splitlines()))
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(("name", "text"), [("CTD_diseases.csv", CTD), ("CTD_diseases.tsv", as_tsv(CTD))])
+def test_ctds_own_tables_are_the_same_dictionary(
+    built: EvaluationSet, tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+
+    manifest = build_benchmark("ncbi-disease", RAW, tmp_path / name, tmp_path / "ctd")
+
+    assert manifest.counts["concepts"] == 4
+    ours = open_evaluation_set(tmp_path / "ctd")
+    assert {name: dict(found.table.iter_rows()) for name, found in ours.dictionaries.items()} == {
+        name: dict(found.table.iter_rows()) for name, found in built.dictionaries.items()
+    }
+
+
+def test_chemicals_of_ctd_have_no_other_ids(tmp_path: Path) -> None:
+    table = "# Fields:\n# ChemicalName\tChemicalID\tSynonyms\n#\nmoss\tMESH:X000003\tTin|ear\n"
+    (tmp_path / "CTD_chemicals.tsv").write_text(table)
+
+    manifest = build_benchmark("ncbi-disease", RAW, tmp_path / "CTD_chemicals.tsv", tmp_path / "set")
+
+    assert (manifest.counts["concepts"], manifest.counts["dictionary"]) == (1, 3)
+
+
+def test_the_dictionary_of_a_benchmark_builds_it_again(built: EvaluationSet, tmp_path: Path) -> None:
+    manifest = build_benchmark("ncbi-disease", RAW, tmp_path / "set" / "dictionary.tsv", tmp_path / "again")
+
+    # Moss lung's two ids have one name, which a third concept has too.
+    assert manifest.counts["concepts"] == 4
+    for name in ("train.tsv", "test.tsv", "dictionary.tsv", "test_dictionary.tsv"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "set" / name).read_bytes()
+
+
+def test_a_table_without_the_columns_is_told(tmp_path: Path) -> None:
+    (tmp_path / "names.csv").write_text("code,label\nA,fever\n")
+
+    with pytest.raises(FormatError, match="no columns of a dictionary among: code, label"):
+        build_benchmark("ncbi-disease", RAW, tmp_path / "names.csv", tmp_path / "set")
+
+
+def test_a_broken_row_is_told_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "names.csv").write_text(CTD + "Rust,MESH:X000009\n")
+
+    with pytest.raises(FormatError, match=r"names.csv:9: expected 6 columns, found 2"):
+        build_benchmark("ncbi-disease", RAW, tmp_path / "names.csv", tmp_path / "set")
+
+
+def test_a_dictionary_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("Z1||fever\n")
+
+    with pytest.raises(ConfigError, match="has none of the ids of these mentions"):
+        build_benchmark("ncbi-disease", RAW, tmp_path / "names.txt", tmp_path / "set")
+
+
 @given(st.text())
 def test_processing_twice_changes_nothing(text: str) -> None:
     once = process(text)
@@ -160,13 +231,9 @@ def test_real_chemicals_come_out_but_for_ids_that_the_dictionary_lacks(
     """Those built elsewhere kept fourteen mentions of concepts that were cut from the dictionary."""
     folder = shared_data / "benchmarks" / "bc5cdr-chemical"
     theirs = open_evaluation_set(folder)
-    lines = theirs.dictionaries["dictionary"].table.select(
-        pl.col("ids").list.join("|") + "||" + pl.col("name")
-    )
-    (tmp_path / "names.txt").write_text("\n".join(lines.to_series()) + "\n")
 
     raw = (shared_data / "raw").glob("CDR_*")
-    manifest = build_benchmark("bc5cdr-chemical", raw, tmp_path / "names.txt", tmp_path / "set")
+    manifest = build_benchmark("bc5cdr-chemical", raw, folder / "dictionary.tsv.gz", tmp_path / "set")
     ours = open_evaluation_set(tmp_path / "set")
 
     for split, annotated in (("train", 5203), ("dev", 5347), ("test", 5385)):

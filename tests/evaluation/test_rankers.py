@@ -162,7 +162,19 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.M
     CachedEncoder(encoder, tmp_path, progress=lambda *done: told.append(done)).encode(["a", "b", "c", "d"])
 
     assert encoder.asked == ["c", "d"]
-    assert told == [(2, 2)]
+    assert told == [(0, 2), (2, 2)]
+
+
+def test_progress_is_told_within_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "SEGMENT", 3)
+    monkeypatch.setattr(cache, "_TOLD", 2)
+    told: list[tuple[int, int]] = []
+    encoder = CachedEncoder(Letters(), tmp_path, progress=lambda *done: told.append(done))
+
+    found = encoder.encode(["d", "a", "c", "b"])
+
+    assert told == [(0, 4), (2, 4), (3, 4), (3, 4), (4, 4)]
+    assert np.array_equal(found, Letters().encode(["d", "a", "c", "b"]))
 
 
 def test_a_damaged_segment_is_encoded_again(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ NAMES = {"fever": "F", "moss lung": "M", "tin ear": "T"}
 RIGHT = {"hot": ["fever"], "mossy": ["moss lung"], "tin": ["tin ear"]}
 SET = small_set(NAMES, mentions(("hot", "F"), ("mossy", "M"), ("tin", "T")))
 BOTH = replace(SET, test_dictionary=dictionary(NAMES | {"hot": "F"}))
-OTHER = replace(SET, inputs={"file": {"sha256": "1"}})
+OTHER = replace(SET, inputs={"file": {"xxh3": "1"}})
 
 
 class Answers:
@@ -91,6 +91,15 @@ def test_whatever_has_changed_makes_a_new_cell(tmp_path: Path) -> None:
     assert len(cells) == len(of_other_set) == 1
     assert systems["row", "a"].runs[0].results["rank"].null_count() == 3
     assert len(list((tmp_path / CELLS).iterdir())) == 3
+
+
+def test_another_version_measures_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure([Answers("row", RIGHT)], {"a": SET}, tmp_path)
+    monkeypatch.setattr("sapbert.evaluation.reproduce.__version__", "99")
+
+    _, cells = measure([Answers("row", RIGHT)], {"a": SET}, tmp_path)
+
+    assert len(cells) == 1
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:

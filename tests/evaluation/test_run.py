@@ -26,6 +26,7 @@ def test_training_mentions_help_only_where_they_are_names(plain: EvaluationSet) 
 
     assert measure(exact.of("dictionary")).accuracy[1] == 0
     assert measure(exact.of("test_dictionary")).accuracy[1] == 1
+    assert not exact.results["seen"].any()  # or every mention would have been seen, in itself
 
 
 def test_candidates_are_kept_with_names_ids_and_scores() -> None:

@@ -15,7 +15,13 @@ def benchmark(
     raw: Annotated[
         list[Path], typer.Argument(help="PubTator files of the three splits, which their names tell.")
     ],
-    dictionary: Annotated[Path, typer.Option(help="Lines of id||name, as MEDIC's.", show_default=False)],
+    dictionary: Annotated[
+        Path,
+        typer.Option(
+            help="BioSyn's id||name text, CTD's own CSV or TSV, or one with concept_id and name.",
+            show_default=False,
+        ),
+    ],
     out: Out,
     overwrite: Overwrite = False,
     json: Json = False,

@@ -44,6 +44,7 @@ def evaluate(
     threshold: Annotated[
         float | None, typer.Option(help="Take a best candidate with a lower score for NIL.")
     ] = None,
+    by_type: Annotated[bool, typer.Option("--by-type", help="Tell each type of mention too.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Keep every mention's result, for `sapbert compare`.")
     ] = None,
@@ -83,7 +84,7 @@ def evaluate(
         typer.echo(json_module.dumps(report.summarise(system, threshold=threshold)))
         return
     typer.echo(f"{found.name}, {split}: {', '.join(models) or baseline}")
-    for line in report.evaluation_lines(system, threshold=threshold):
+    for line in report.evaluation_lines(system, threshold=threshold, by_type=by_type):
         typer.echo(line)
 
 
@@ -96,9 +97,11 @@ def _runs(
 
     if baseline is not None:
         yield None, baseline, evaluate(benchmark, rankers.baseline(baseline), split=split)
+    measured: dict[str, str] = {}
     for model in models:
         with progress_bar() as progress:
             encoder = cached_encoder(model, cache, partial(progress, "encode"))
+            require_another(encoder.fingerprint, model, measured)
             build = partial(rankers.EncoderRanker, encoder=encoder)
             yield model, encoder.fingerprint, evaluate(benchmark, build, split=split)
 
@@ -112,6 +115,13 @@ def _targets(out: Path | None, models: int) -> list[Path]:
     if others:
         raise ArtifactError(f"{others[0]} would count as another run; choose another name or remove it")
     return targets
+
+
+def require_another(fingerprint: str, model: str, measured: dict[str, str]) -> None:
+    """Refuse a copy of an encoder that was measured as another seed: they would not differ."""
+    if fingerprint in measured:
+        raise ConfigError(f"{model} and {measured[fingerprint]} are the same encoder, not two seeds of one")
+    measured[fingerprint] = model
 
 
 def cached_encoder(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +18,7 @@ from sapbert.errors import MissingExtraError
 if TYPE_CHECKING:
     from sapbert.evaluation.confidence import Thresholds
     from sapbert.pairs.artifact import Pairs
+    from sapbert.plots.projection import ProjectionSettings
     from sapbert.training.similarities import Distribution, SampleSettings, Similarities
 
 Models = Annotated[
@@ -32,6 +33,15 @@ Models = Annotated[
 Figure = Annotated[
     Path, typer.Option("--out", "-o", help="Figure to write: .png, .svg or .pdf.", show_default=False)
 ]
+Batches = Annotated[int, typer.Option(min=1, help="Batches to draw and encode.")]
+BatchSize = Annotated[int, typer.Option(min=2, help="Pairs a batch.")]
+Concepts = Annotated[int, typer.Option(help="Concepts to draw, from 2 to 56.")]
+NamesOfEach = Annotated[
+    int, typer.Option("--names", min=2, help="Names of each; concepts with fewer are not drawn.")
+]
+Perplexity = Annotated[
+    float, typer.Option(min=1, help="How many neighbours a name has in the eyes of t-SNE.")
+]
 _FOR_FIGURES = ("matplotlib", "sklearn")
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -42,7 +52,7 @@ def plot() -> None:
 
 
 @contextmanager
-def _extras() -> Iterator[None]:
+def extras() -> Iterator[None]:
     """Name the extra that a figure needs where its imports fail."""
     try:
         yield
@@ -56,8 +66,8 @@ def similarities(
     pairs: Annotated[Path, typer.Argument(help="Written by `sapbert pairs`.", show_default=False)],
     models: Models,
     out: Figure,
-    batches: Annotated[int, typer.Option(min=1, help="Batches to draw and encode.")] = 20,
-    batch_size: Annotated[int, typer.Option(min=2, help="Pairs a batch.")] = 256,
+    batches: Batches = 20,
+    batch_size: BatchSize = 256,
     margin: Annotated[
         float, typer.Option(help="A triplet counts as learned if its negative is so much farther.")
     ] = 0.2,
@@ -71,22 +81,33 @@ def similarities(
     mined as in training. The less the two kinds overlap, the more the encoder knows; mining keeps the pairs
     that it still confuses.
     """
-    with _extras():
+    with extras():
+        from sapbert.training.similarities import SampleSettings
+
+    settings = SampleSettings(batches=batches, batch_size=batch_size, margin=margin, seed=seed)
+    titled = {model: model for model in models}
+    found = figure_of_similarities(pairs, titled, out, settings, overwrite=overwrite)
+    if json:
+        typer.echo(json_module.dumps({**asdict(settings), **_numbers(found)}))
+
+
+def figure_of_similarities(
+    pairs: Path, models: Mapping[str, str], out: Path, settings: SampleSettings, *, overwrite: bool
+) -> dict[str, Similarities]:
+    """Count and draw the similarities of `models`, a panel's title → its encoder."""
+    with extras():
         from sapbert.plots.figures import require_figure
         from sapbert.plots.similarities import draw_similarities
-        from sapbert.training.similarities import SampleSettings
     from sapbert.pairs.artifact import Pairs
 
     require_figure(out, overwrite=overwrite)
-    settings = SampleSettings(batches=batches, batch_size=batch_size, margin=margin, seed=seed)
     found = _count(Pairs.open(pairs), models, settings)
-    draw_similarities(found, out, batches=batches, overwrite=overwrite)
-    for model, counted in found.items():
+    draw_similarities(found, out, batches=settings.batches, overwrite=overwrite)
+    for title, counted in found.items():
         overlaps = f"{counted.every.overlap:.0%} before mining, {counted.hard.overlap:.0%} after"
-        typer.echo(f"{model}: positive and negative pairs overlap by {overlaps}", err=True)
-    if json:
-        typer.echo(json_module.dumps({**asdict(settings), **_numbers(found)}))
+        typer.echo(f"{title}: positive and negative pairs overlap by {overlaps}", err=True)
     typer.echo(f"figure -> {out}", err=True)
+    return found
 
 
 @app.command()
@@ -104,13 +125,9 @@ def tsne(
             show_default=False,
         ),
     ],
-    concepts: Annotated[int, typer.Option(help="Concepts to draw, from 2 to 56.")] = 14,
-    per_concept: Annotated[
-        int, typer.Option("--names", min=2, help="Names of each; concepts with fewer are not drawn.")
-    ] = 8,
-    perplexity: Annotated[
-        float, typer.Option(min=1, help="How many neighbours a name has in the eyes of t-SNE.")
-    ] = 15,
+    concepts: Concepts = 14,
+    per_concept: NamesOfEach = 8,
+    perplexity: Perplexity = 15,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same names for every model.")] = 33,
     overwrite: Overwrite = False,
 ) -> None:
@@ -119,26 +136,44 @@ def tsne(
     Fig. 1 of the paper: names of one concept lie together if the encoder knows that they are one. How many
     names have a name of their own concept nearest is told beside each picture, since t-SNE bends distances.
     """
-    with _extras():
+    with extras():
+        from sapbert.plots.projection import ProjectionSettings
+
+    settings = ProjectionSettings(concepts=concepts, names=per_concept, perplexity=perplexity, seed=seed)
+    figures_of_names(names, {model: model for model in models}, [out], settings, overwrite=overwrite)
+
+
+def figures_of_names(
+    names: Path,
+    models: Mapping[str, str],
+    outs: Sequence[Path],
+    settings: ProjectionSettings,
+    *,
+    overwrite: bool,
+) -> None:
+    """Lay names out once and draw them to all of `outs`; `models` is a panel's title → its encoder."""
+    with extras():
         from sapbert.plots.figures import require_figure
-        from sapbert.plots.projection import ProjectionSettings, project, sample_names
+        from sapbert.plots.projection import project, sample_names
         from sapbert.plots.tsne import draw_tsne
     from sapbert.artifacts import create_file, require_free
     from sapbert.plots.tsne_page import tsne_page
 
-    is_page = out.suffix.lower() == ".html"
-    (require_free if is_page else require_figure)(out, overwrite=overwrite)
-    settings = ProjectionSettings(concepts=concepts, names=per_concept, perplexity=perplexity, seed=seed)
+    pages = [out for out in outs if out.suffix.lower() == ".html"]
+    for out in outs:
+        (require_free if out in pages else require_figure)(out, overwrite=overwrite)
     sample = sample_names(names, settings)
-    found = {model: project(sample, open_encoder(model), settings) for model in dict.fromkeys(models)}
-    if is_page:
-        with create_file(out, overwrite=overwrite) as partial:
-            partial.write_text(tsne_page(sample, found), encoding="utf-8", errors="replace")
-    else:
-        draw_tsne(sample, found, out, overwrite=overwrite)
-    for model, own in found.items():
-        typer.echo(f"{model}: {own.nearest:.1%} of names have a name of their concept nearest", err=True)
-    typer.echo(f"figure -> {out}", err=True)
+    found = {title: project(sample, open_encoder(model), settings) for title, model in models.items()}
+    for out in outs:
+        if out in pages:
+            with create_file(out, overwrite=overwrite) as partial:
+                partial.write_text(tsne_page(sample, found), encoding="utf-8", errors="replace")
+        else:
+            draw_tsne(sample, found, out, overwrite=overwrite)
+    for title, own in found.items():
+        typer.echo(f"{title}: {own.nearest:.1%} of names have a name of their concept nearest", err=True)
+    for out in outs:
+        typer.echo(f"figure -> {out}", err=True)
 
 
 @app.command()
@@ -155,7 +190,7 @@ def thresholds(
     Answers below a threshold are taken for NIL: fewer mentions are answered, and more of the answers are
     right. Scores of different systems are not comparable; the shares in the last column are.
     """
-    with _extras():
+    with extras():
         from sapbert.plots.figures import require_figure
         from sapbert.plots.thresholds import draw_thresholds
     from sapbert.evaluation.confidence import thresholds
@@ -196,7 +231,7 @@ def reliability(
     Of answers with a confidence of 80 %, 80 % should be right. For an evaluation, confidence is fitted here,
     and told of mentions held out of the fit.
     """
-    with _extras():
+    with extras():
         from sapbert.plots.figures import require_figure
         from sapbert.plots.reliability import draw_reliability
     from sapbert.evaluation.confidence import reliability_of
@@ -234,20 +269,20 @@ def _listed(curve: Thresholds) -> dict[str, list[float]]:
     return {name: array.tolist() for name, array in asdict(curve).items()}
 
 
-def _count(pairs: Pairs, models: list[str], settings: SampleSettings) -> dict[str, Similarities]:
+def _count(pairs: Pairs, models: Mapping[str, str], settings: SampleSettings) -> dict[str, Similarities]:
     """Count the similarities of the same batches for each model."""
     from sapbert.encoder.transformer import TransformerEncoder
     from sapbert.training.similarities import sample_similarities
 
     found: dict[str, Similarities] = {}
     with progress_bar() as progress:
-        for model in dict.fromkeys(models):
+        for title, model in models.items():
 
-            def on_batch(done: int, model: str = model) -> None:
-                progress(model, done, settings.batches)
+            def on_batch(done: int, title: str = title) -> None:
+                progress(title, done, settings.batches)
 
             encoder = TransformerEncoder.open(model)
-            found[model] = sample_similarities(pairs, encoder, settings, on_batch=on_batch)
+            found[title] = sample_similarities(pairs, encoder, settings, on_batch=on_batch)
     return found
 
 

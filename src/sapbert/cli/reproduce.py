@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli import plot
-from sapbert.cli.evaluate import cached_encoder
+from sapbert.cli.evaluate import cached_encoder, require_another
 from sapbert.cli.report import progress_bar
 from sapbert.errors import ArtifactError, ConfigError, MissingExtraError
 
@@ -149,11 +149,18 @@ def figure1(
     ],
     models: Models,
     out: OutFolder,
+    concepts: plot.Concepts = 14,
+    per_concept: plot.NamesOfEach = 8,
+    perplexity: plot.Perplexity = 15,
 ) -> None:
     """Names in the plane, coloured by concept."""
+    with plot.extras():
+        from sapbert.plots.projection import ProjectionSettings
+
     _require_own(out)
-    for suffix in (".png", ".html"):
-        plot.tsne(names, _folders(models), out / f"figure1{suffix}", overwrite=True)
+    settings = ProjectionSettings(concepts=concepts, names=per_concept, perplexity=perplexity)
+    outs = [out / "figure1.png", out / "figure1.html"]
+    plot.figures_of_names(names, _titled(models), outs, settings, overwrite=True)
 
 
 @app.command()
@@ -161,14 +168,25 @@ def figure2(
     pairs: Annotated[Path, typer.Argument(help="Written by `sapbert pairs`.", show_default=False)],
     models: Models,
     out: OutFolder,
+    batches: plot.Batches = 20,
+    batch_size: plot.BatchSize = 256,
 ) -> None:
     """Similarities of pairs, before and after mining."""
+    with plot.extras():
+        from sapbert.training.similarities import SampleSettings
+
     _require_own(out)
-    plot.similarities(pairs, _folders(models), out / "figure2.png", overwrite=True)
+    settings = SampleSettings(batches=batches, batch_size=batch_size)
+    plot.figure_of_similarities(pairs, _titled(models), out / "figure2.png", settings, overwrite=True)
 
 
-def _folders(models: Iterable[str]) -> list[str]:
-    return [folder for folders in _named_models(models).values() for folder in folders]
+def _titled(models: Iterable[str]) -> dict[str, str]:
+    """A panel a folder, called as its model; seeds of one are numbered."""
+    return {
+        name if len(folders) == 1 else f"{name}, run {number}": folder
+        for name, folders in _named_models(models).items()
+        for number, folder in enumerate(folders, 1)
+    }
 
 
 def _require_own(out: Path) -> None:
@@ -188,9 +206,6 @@ def _named_models(given: Iterable[str]) -> dict[str, list[str]]:
             if name is None or not part.strip():
                 raise ConfigError(f"--models {text}: NAME=FOLDER is wanted, such as sapbert=out/model")
             found.setdefault(name, []).append(part.strip())
-    for name, folders in found.items():
-        if len(set(folders)) < len(folders):
-            raise ConfigError(f"{name} has one folder twice, and the same run is not another seed")
     return found
 
 
@@ -218,13 +233,16 @@ def _runs(
         rankers.baseline(name)  # A wrong name is told before anything is measured.
         yield Run(name, name, partial(rankers.baseline, name))
     for name, folders in models.items():
+        measured: dict[str, str] = {}
         for folder in folders:
+            fingerprint = cached_encoder(folder, cache).fingerprint
+            require_another(fingerprint, folder, measured)
 
             def build(name: str = name, folder: str = folder) -> Build:
                 encoder = cached_encoder(folder, cache, partial(progress, name))
                 return partial(rankers.EncoderRanker, encoder=encoder)
 
-            yield Run(name, cached_encoder(folder, cache).fingerprint, build)
+            yield Run(name, fingerprint, build)
 
 
 def _tell(cell: Cell) -> None:

@@ -61,6 +61,7 @@ _FORMATS: tuple[tuple[str, Callable[[Release, Intake, str | None], formats.Conte
     (r"(train|dev|test)\.csv", formats.read_cometa),
     (r".*_query\.txt", formats.read_queries),
     (r"corpus_pubtator.*\.txt", corpora.read_medmentions),
+    (corpora.PUBTATOR, corpora.read_pubtator_files),
     (r".*\.jsonl?", corpora.read_bigbio),
 )
 """File name that only one format has → its reader; the first that is found counts."""

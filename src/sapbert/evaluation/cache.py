@@ -23,6 +23,8 @@ from sapbert.protocols import Encoder
 KIND = "vectors"
 SEGMENT = 8_192
 """Names encoded between two looks at the disk: what a killed run may lose."""
+_TOLD = 1_024
+"""Names encoded between two words of progress: seconds on a CPU, where a segment takes minutes."""
 _DIGEST = np.dtype("S16")
 """numpy drops zero bytes at the end of these, but alike on both sides of every comparison."""
 
@@ -49,9 +51,9 @@ class CachedEncoder:
         distinct = np.unique(digests[missing], return_index=True)[1]
         rows = missing[np.sort(distinct)]
         for start in range(0, len(rows), SEGMENT):
-            self._write(digests, names, rows[start : start + SEGMENT])
-            if self._progress is not None:
-                self._progress(min(start + SEGMENT, len(rows)), len(rows))
+            segment = rows[start : start + SEGMENT]
+            encoded = self._encode([names[row] for row in segment], start, len(rows))
+            self._write(digests[segment], encoded)
         if len(rows) and len(self._fill(vectors, digests)):
             raise ArtifactError(f"{self._folder}: vectors vanished while they were used; run this again")
         return vectors
@@ -70,19 +72,29 @@ class CachedEncoder:
                     found[here] = True
         return np.flatnonzero(~found)
 
-    def _write(self, digests: NDArray[np.bytes_], names: Sequence[str], rows: NDArray[np.intp]) -> None:
-        own = digests[rows]
-        order = np.argsort(own)
-        vectors = self._encoder.encode([names[row] for row in rows])
-        name = hashlib.sha256(own[order].tobytes()).hexdigest()[:32]
+    def _encode(self, names: Sequence[str], before: int, total: int) -> NDArray[np.float32]:
+        """Encode the names of a segment, telling of progress from `before` on."""
+        vectors = np.empty((len(names), self.dimension), np.float32)
+        for start in range(0, len(names), _TOLD):
+            if self._progress is not None:
+                self._progress(before + start, total)
+            stop = min(start + _TOLD, len(names))
+            vectors[start:stop] = self._encoder.encode(names[start:stop])
+        if self._progress is not None:
+            self._progress(before + len(names), total)
+        return vectors
+
+    def _write(self, digests: NDArray[np.bytes_], vectors: NDArray[np.float32]) -> None:
+        order = np.argsort(digests)
+        name = hashlib.sha256(digests[order].tobytes()).hexdigest()[:32]
         with create(self._folder / name, overwrite=True) as draft:
-            np.save(draft.path / "digests.npy", own[order])
+            np.save(draft.path / "digests.npy", digests[order])
             np.save(draft.path / "vectors.npy", vectors[order])
             draft.seal(
                 KIND,
                 settings={},
                 inputs={"encoder": {"fingerprint": self.fingerprint}},
-                counts={"names": len(rows)},
+                counts={"names": len(vectors)},
             )
 
 

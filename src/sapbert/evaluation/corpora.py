@@ -1,4 +1,4 @@
-"""Read benchmarks that mark mentions inside documents: PubTator with lists of documents, and BigBIO's JSON.
+"""Read benchmarks that mark mentions inside documents: PubTator, and BigBIO's JSON.
 
 A PubTator document is `PMID|t|title`, `PMID|a|abstract` and a line a mention, by tabs: PMID, start, end,
 text, type, ids and, in BC5CDR, the parts of a composite. Offsets run over title and abstract with a character
@@ -21,6 +21,8 @@ from sapbert.evaluation.mentions import mention_table
 from sapbert.vocab.intake import Intake, Release, Source
 
 _TEXT = re.compile(r"(?P<id>[^|\t]+)\|(?P<section>[ta])\|(?P<text>.*)")
+PUBTATOR = r".*(pubtator|set_corpus).*\.txt"
+"""Names of PubTator files."""
 _RELATION, _MENTION = 4, (6, 7)
 
 
@@ -80,11 +82,26 @@ def read_medmentions(release: Release, intake: Intake, prefix: str | None) -> Co
             split_of.update((raw.decode("utf-8", "replace").strip(), split) for raw in stream)
     rows: dict[str, list[dict[str, str]]] = {}
     for document in read_pubtator(corpus, intake):
-        rows.setdefault(split_of.get(document.id, "test"), []).extend(
-            {"document": document.id, "type": found.type, "mention": found.text, "ids": found.ids}
-            for found in document.annotations
-        )
+        rows.setdefault(split_of.get(document.id, "test"), []).extend(_pubtator_mentions(document))
     return Contents(_tables(rows, prefix))
+
+
+def read_pubtator_files(release: Release, intake: Intake, prefix: str | None) -> Contents:
+    """Read PubTator files of a split each, as of NCBI and BC5CDR: mentions as they are written, NIL ones too.
+
+    What the papers measure is made of these by `protocol`.
+    """
+    rows: dict[str, list[dict[str, str]]] = {}
+    for source in release.find_all(PUBTATOR):
+        own = rows.setdefault(split_in(source.name) or "test", [])
+        for document in read_pubtator(source, intake):
+            own.extend(_pubtator_mentions(document))
+    return Contents(_tables(rows, prefix))
+
+
+def split_in(name: str) -> str | None:
+    """The split that a file name tells: NCBItrainset_corpus.txt, CDR_DevelopmentSet.PubTator.txt."""
+    return next((split for split in ("train", "dev", "test") if split in name.lower()), None)
 
 
 def read_bigbio(release: Release, intake: Intake, prefix: str | None) -> Contents:
@@ -107,6 +124,11 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
         return raw.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise FormatError(source.name, number, "is not UTF-8", hint="convert the file") from error
+
+
+def _pubtator_mentions(document: Document) -> Iterator[dict[str, str]]:
+    for found in document.annotations:
+        yield {"document": document.id, "type": found.type, "mention": found.text, "ids": found.ids}
 
 
 def _annotation(line: str, document: str, source: Source, number: int) -> Annotation | None:

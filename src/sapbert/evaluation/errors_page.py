@@ -65,11 +65,11 @@ def _summary(evaluation: Evaluation, links: Mapping[str, Sequence[WrongLink]]) -
 
 
 def _example(link: WrongLink, gold: pl.DataFrame) -> str:
-    """Say what was meant where the dictionary has a name for it."""
-    mention = " | ".join(text for text, _ in link.parts)
+    """Say what was written, which may decide the kind, and meant where the dictionary has a name for it."""
     answers = " | ".join(found[0].name if found else "no answer" for _, found in link.parts)
     names = gold.filter(pl.col("id") == link.gold[0])["name"]
-    return f"For example: {mention} \u2192 {answers}; gold: {link.gold[0] if names.is_empty() else names[0]}"
+    meant = link.gold[0] if names.is_empty() else names[0]
+    return f"For example: {link.raws[0]} \u2192 {answers}; gold: {meant}"
 
 
 def _cell(name: str, kind: Kind, counts: Mapping[Kind, int]) -> str:

@@ -1,7 +1,7 @@
 """Read benchmarks that list mentions and ids: plain TSV, BioSyn's, SapBERT's, AskAPatient's and COMETA's.
 
 - plain: `{train,dev,test}.tsv`, also in `fold0/` …, with mention, concept_ids and perhaps raw_mention,
-  doc_id and type; `dictionary.tsv` and `test_dictionary.tsv` with concept_id and name
+  doc_id and type or sem_group; `dictionary.tsv` and `test_dictionary.tsv` with concept_id and name
 - BioSyn: `processed_{train,dev,test}/*.concept`, lines of pmid, start|end, type, mention, id by double bars;
   `train_dictionary.txt` and `test_dictionary.txt`, id and name by double bars
 - queries (XL-BEL, SapBERT's AskAPatient): `*_query.txt`, id and mention by double bars
@@ -49,10 +49,14 @@ class Contents:
 
 def read_plain(release: Release, intake: Intake, prefix: str | None) -> Contents:
     """Read the plain TSV folder, which `sapbert benchmark` writes too."""
-    ours = {"concept_ids": "ids", "raw_mention": "raw", "doc_id": "document"}
+    ours = {"concept_ids": "ids", "raw_mention": "raw", "doc_id": "document", "sem_group": "type"}
     tables = []
     for source in _sources(release, r"(train|dev|test)\.tsv"):
-        rows = _tsv(source, intake, ("mention", "concept_ids"), ("raw_mention", "doc_id", "type"))
+        rows = _tsv(
+            source, intake, ("mention", "concept_ids"), ("raw_mention", "doc_id", "type", "sem_group")
+        )
+        if "type" in rows.columns:
+            rows = rows.drop("sem_group", strict=False)
         tables.append(_table(source, rows.rename(ours, strict=False), composite=True, prefix=prefix))
     alone, enlarged = (release.find(rf"{name}\.tsv") for name in ("dictionary", "test_dictionary"))
     return Contents(
@@ -115,8 +119,13 @@ def read_dictionary(path: Path, intake: Intake, prefix: str | None) -> Dictionar
     if (path / MANIFEST).is_file():
         vocabulary = Vocabulary.open(path)
         intake.inputs[path.name] = {"xxh3": vocabulary.fingerprint}
-        names = vocabulary.names.select("name", "concept_id").collect()
-        return dictionary_of(names["name"], names["concept_id"])
+        other = vocabulary.aliases.group_by("concept_id").agg(pl.col("alias").sort().str.join("|"))
+        names = vocabulary.names.select("name", "concept_id").join(
+            other, on="concept_id", how="left", maintain_order="left"
+        )
+        ids = pl.concat_str("concept_id", "alias", separator="|", ignore_nulls=True)
+        found = names.select("name", ids=ids).collect()
+        return dictionary_of(found["name"], found["ids"])
     source = table_source(path)
     if format_of(source, intake) == "biosyn":
         return _joined_dictionary(source, intake, prefix)

@@ -22,18 +22,16 @@ import polars as pl
 from sapbert.artifacts import Manifest, create
 from sapbert.errors import ConfigError, FormatError
 from sapbert.evaluation.benchmarks import KIND
-from sapbert.evaluation.corpora import Annotation, Document, read_pubtator
+from sapbert.evaluation.corpora import Annotation, Document, read_pubtator, split_in
 from sapbert.evaluation.mentions import Dictionary, dictionary_of, mention_table
+from sapbert.evaluation.raw_dictionary import bare_ids, read_raw_dictionary
 from sapbert.linking.abbreviations import expand, find_abbreviations
 from sapbert.linking.composites import split_composite
 from sapbert.text import tidy
 from sapbert.vocab.intake import Intake, Release, Source
-from sapbert.vocab.tables import table_source, text_lines
 
 _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))
-_PREFIX = re.compile(r"^(?:MESH|OMIM|MIM):", re.IGNORECASE)
-"""Corpora write these where MEDIC has the bare id."""
-_SPLITS = {"train": "train", "dev": "dev", "test": "test"}
+_SPLITS = ("train", "dev", "test")
 COLUMNS = ("raw_mention", "mention", "concept_ids", "doc_id", "start", "end", "type")
 
 
@@ -59,8 +57,8 @@ def build_benchmark(
 ) -> Manifest:
     """Write the benchmark `name` as a plain folder, which `open_evaluation_set` opens.
 
-    `raw` are PubTator files, or folders of them, whose names tell their split; `dictionary` has lines of
-    `id||name`, both of which may be several, joined by `|`.
+    `raw` are PubTator files, or folders of them, whose names tell their split; `dictionary` is
+    any that `raw_dictionary` reads.
     """
     if name not in CORPORA:
         raise ConfigError(f"no benchmark {name!r} is known; there are {', '.join(CORPORA)}")
@@ -75,7 +73,11 @@ def build_benchmark(
         kept = [row for row in rows if row["concept_ids"] and set(_ids(row["concept_ids"])) <= known]
         tables[split] = pl.DataFrame(kept, schema=dict.fromkeys(COLUMNS, pl.String))
         counts |= {split: len(kept), f"{split}: dropped for their ids": len(rows) - len(kept)}
-    enlarged = _enlarged(alone, [tables[split] for split in ("train", "dev") if split in tables])
+    if not any(table.height for table in tables.values()):
+        raise ConfigError(
+            f"{dictionary} has none of the ids of these mentions; is it the dictionary of {name}?"
+        )
+    enlarged = _enlarged(alone, [tables["train"], tables["dev"]])
     counts["test_dictionary"] = len(enlarged)
     with create(target, overwrite=overwrite) as draft:
         for split, table in tables.items():
@@ -93,10 +95,10 @@ def process(text: str) -> str:
 
 
 def _sources(raw: Iterable[Path]) -> dict[str, Source]:
-    """Find the corpus of each split by its name: NCBItrainset_corpus.txt, CDR_DevelopmentSet.PubTator.txt."""
+    """Find the corpus of each split by its name."""
     found: dict[str, Source] = {}
     for member in (member for path in raw for member in Release(path).members):
-        split = next((split for split in _SPLITS if split in member.plain_name.lower()), None)
+        split = split_in(member.plain_name)
         if split is None or split in found:
             problem = "says no split" if split is None else f"is a second {split} split"
             raise FormatError(
@@ -124,8 +126,7 @@ def _mentions(document: Document, corpus: Corpus) -> Iterator[dict[str, str]]:
     for found in document.annotations:
         if corpus.types and found.type not in corpus.types:
             continue
-        ids = "|".join(_PREFIX.sub("", one.strip()) for one in found.ids.split("|"))
-        ids = "+".join(_PREFIX.sub("", one.strip()) for one in ids.split("+"))
+        ids = bare_ids(found.ids)
         yield {
             "raw_mention": tidy(found.text),
             "mention": "|".join(process(part) for part in _parts(found, ids, abbreviations, corpus)),
@@ -151,22 +152,11 @@ def _ids(joined: str) -> list[str]:
 
 
 def _read_dictionary(path: Path, intake: Intake) -> tuple[Dictionary, int]:
-    """Read `id|id||name|name` lines, a line a concept; return how many there are too."""
-    source = table_source(path)
-    first, blocks = 1, []
-    for block in intake.blocks(source):
-        blocks.append(text_lines(block, first, source, intake))
-        first += block.count(b"\n")
-    halves = pl.concat(blocks).with_columns(
-        pl.col("text").str.splitn("||", 2).struct.rename_fields(["ids", "names"])
-    )
-    lines = halves.unnest("text")
-    for line in lines.filter(pl.col("names").is_null())["line"].head(1):
-        raise FormatError(source.name, line, "no || in this line", hint="id||name is wanted")
-    names = lines.select("ids", name=pl.col("names").str.split("|")).explode("name")
-    processed = pl.Series([process(name) for name in names["name"]], dtype=pl.String)
-    heads = lines["ids"].str.extract(r"^([^|]*)", 1).str.strip_chars()
-    return dictionary_of(processed, names["ids"]), heads.n_unique()
+    """Read and process the dictionary; return how many concepts it has too."""
+    rows, concepts = read_raw_dictionary(path, intake)
+    processed = pl.Series([process(name) for name in rows["name"]], dtype=pl.String)
+    found = dictionary_of(processed, rows["ids"])
+    return found, found.concepts if concepts is None else concepts
 
 
 def _enlarged(alone: Dictionary, tables: list[pl.DataFrame]) -> Dictionary:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from sapbert.evaluation.compare import Accuracy, Comparison, System, over_runs
 from sapbert.evaluation.kinds import Kind
@@ -34,10 +35,12 @@ def summarise(system: System, *, threshold: float | None = None) -> dict[str, An
     return summary
 
 
-def evaluation_lines(system: System, *, threshold: float | None = None) -> Iterator[str]:
+def evaluation_lines(
+    system: System, *, threshold: float | None = None, by_type: bool = False
+) -> Iterator[str]:
     """Tell an evaluation in a table: a line a dictionary, and under it those seen in training and not.
 
-    Of several runs each figure is the mean, with its deviation.
+    `by_type` adds a line a type of mention. Of several runs each figure is the mean, with its deviation.
     """
     wide = 21 if len(system.runs) == 1 else 28
     head = "".join(f"{title:<{wide}}" for title in (f"Acc@{k}" for k in KS))
@@ -47,10 +50,8 @@ def evaluation_lines(system: System, *, threshold: float | None = None) -> Itera
         figures = [measure(own, threshold=threshold) for own in results]
         rights = {k: system.right_at(dictionary, k) for k in KS if figures[0].mentions}
         yield _line(dictionary, figures, {k: bootstrap_interval(right) for k, right in rights.items()}, wide)
-        groups = [measure_by(own, "seen") for own in results]
-        for key, first in groups[0].items():
-            if first.mentions < figures[0].mentions:
-                yield _line(f"  {_SEEN[key]}", [own[key] for own in groups], {}, wide)
+        for column in ("seen", "type") if by_type else ("seen",):
+            yield from _group_lines(results, column, wide)
         if figures[0].nil:
             precision = _percent([own.nil_precision for own in figures])
             told = f"precision {precision}, recall {_percent([own.nil_recall for own in figures])}"
@@ -125,6 +126,17 @@ def _summarise(evaluation: Evaluation, threshold: float | None) -> dict[str, Any
             found[f"by {column}"] = {key: asdict(own) for key, own in measure_by(results, column).items()}
         summary[dictionary] = found
     return summary
+
+
+def _group_lines(results: Sequence[pl.DataFrame], column: str, wide: int) -> Iterator[str]:
+    """A line a group of mentions that have gold ids, where there are several."""
+    groups = [measure_by(own, column) for own in results]
+    keys = [key for key in (_SEEN if column == "seen" else groups[0]) if key in groups[0]]
+    told = [key for key in keys if groups[0][key].mentions]
+    for key in told if len(told) > 1 else ():
+        title = _SEEN[key] if column == "seen" else key or "no type"
+        short = title if len(title) < _WIDE - 2 else f"{title[: _WIDE - 4]}\N{HORIZONTAL ELLIPSIS}"
+        yield _line(f"  {short}", [own[key] for own in groups], {}, wide)
 
 
 def _line(title: str, figures: Sequence[Measures], intervals: Mapping[int, Interval], wide: int) -> str:

@@ -34,6 +34,8 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 10,
     "legend.handlelength": 1.4,
     "legend.columnspacing": 1.2,
+    "figure.constrained_layout.h_pad": 0.09,
+    "figure.constrained_layout.w_pad": 0.07,
     "figure.titlesize": 13,
     "figure.titleweight": "bold",
     "savefig.dpi": 200,

@@ -32,7 +32,7 @@ def draw_reliability(
     columns = min(len(reports), _COLUMNS)
     rows = -(-len(reports) // columns)
     with figure(target, size=(5.5 * columns, 6 * rows), overwrite=overwrite) as drawing:
-        panels = drawing.subplots(rows, columns, squeeze=False).flat
+        panels = drawing.subplots(rows, columns, squeeze=False).ravel()
         for axes, (title, report) in zip(panels, reports.items(), strict=False):
             error = report["calibration error"]
             axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":")
@@ -44,7 +44,7 @@ def draw_reliability(
             axes.legend(loc="upper left", labelcolor=GREY)
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_formatter(PercentFormatter(1, decimals=0))
-        for axes in panels:
+        for axes in panels[len(reports) :]:
             axes.set_axis_off()
 
 

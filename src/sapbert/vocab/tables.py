@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import polars as pl
 
@@ -162,13 +162,18 @@ def csv_delimiter(header: str) -> str:
 
 
 def csv_records(
-    stream: BinaryIO, name: str, intake: Intake, *, delimiter: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
+    lines: Iterable[bytes],
+    name: str,
+    intake: Intake,
+    *,
+    delimiter: str,
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the records of the header's length, each with the line where it starts."""
     broken: dict[int, str] = {}
     # The module's own limit, for the whole process, is far below a field that a user may have.
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
-    reader = csv.reader(_decoded(stream, broken), delimiter=delimiter, strict=True, quoting=quoting)
+    reader = csv.reader(_decoded(lines, broken), delimiter=delimiter, strict=True, quoting=quoting)
     width = 0
     while True:
         start = reader.line_num + 1
@@ -259,9 +264,9 @@ def _advance(numbers: Iterable[tuple[int, int]], start: int, row: int) -> int:
     return next(line for index, line in numbers if index == start + row)
 
 
-def _decoded(stream: BinaryIO, broken: dict[int, str]) -> Iterator[str]:
+def _decoded(lines: Iterable[bytes], broken: dict[int, str]) -> Iterator[str]:
     """Decode line by line, noting in `broken` the lines that are not UTF-8."""
-    for number, raw in enumerate(stream, 1):
+    for number, raw in enumerate(lines, 1):
         line = raw.removeprefix(_BOM) if number == 1 else raw
         try:
             yield line.decode()
