@@ -105,13 +105,13 @@ def test_text_stands_out_and_all_that_can_be_used_has_a_name(window: OpenWindow,
 
 def test_colours_follow_the_system_until_they_are_chosen(window: OpenWindow) -> None:
     page = window(color_scheme="dark").open()
-    paper = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(paper) == "rgb(21, 23, 26)"
+    body, dark, light = page.locator("body"), "rgb(21, 23, 26)", "rgb(255, 255, 255)"
+    expect(body).to_have_css("background-color", dark)
     page.emulate_media(color_scheme="light")
-    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    expect(body).to_have_css("background-color", light)
     page.get_by_role("button", name="Dark colours").click()
     page.reload()
-    assert page.evaluate(paper) == "rgb(21, 23, 26)"
+    expect(body).to_have_css("background-color", dark)
 
 
 def test_a_list_is_linked_and_decided_without_a_mouse(window: OpenWindow) -> None:

@@ -23,14 +23,14 @@ export function drawMap(map, mention, concept, open) {
   const own = points.filter((point) => point.own).map((point) => label(taken, point, width));
   taken.push(...points.map(({ at: [left, top] }) => [left - 5, top - 5, left + 5, top + 5]));
   const others = points.filter((point) => !point.own).toSorted((one, other) => other.score - one.score);
-  const words = [...own, ...others.map((point) => label(taken, point, width)), name];
+  const words = [...own, ...others.map((point) => label(taken, point, width))];
   const dots = points.map((point, number) => dot(point, number === 0, open));
   frame.replaceChildren(draw("svg", {
     viewBox: `0 0 ${width} ${height}`, width, height,
     role: "group", "aria-label": `The names nearest to ${mention}`, onkeydown: (event) => walk(event, dots),
   },
     ...words.filter(Boolean), ...dots,
-    draw("path", { class: "mention", d: `M${x},${y - 8}l8,8l-8,8l-8,-8z` })));
+    draw("path", { class: "mention", d: `M${x},${y - 8}l8,8l-8,8l-8,-8z` }), name));
   const share = Math.round(100 * map.explained.reduce((sum, one) => sum + one, 0));
   find("told").textContent = `Names that lie together mean alike. This shows ${share} % of how they differ.`;
 }
