@@ -1,10 +1,11 @@
-"""What several tests need: real data where it is at hand, and a short way from names to a vocabulary."""
+"""What several tests need: real data and a browser where they are at hand, and how to make a vocabulary."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import hypothesis
 import pytest
@@ -12,6 +13,9 @@ import pytest
 from sapbert.vocab.intake import Intake, OnError
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import VocabularyWriter, write_vocabulary
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -35,6 +39,20 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"real data is not at {path.name}/ beside the checkout")
     return path
+
+
+# Not for the whole run: while it is open no other test of this process can start an event loop.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium; tests that need it are skipped where it, or playwright, is not installed."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("chromium is not installed (Debian's package will do)")
+    with playwright.sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from sapbert.service import api, reconcile
+from sapbert.service import api, reconcile, static
 from sapbert.service.guard import FAILED, Guard, problem
 from sapbert.service.metrics import Metrics
 from sapbert.service.state import Service, State
 from sapbert.version import __version__
 
-_ROUTERS = (api.router, api.metrics_router, reconcile.router)
+_ROUTERS = (api.router, api.metrics_router, reconcile.router, static.router)
 _ABOUT = "Links mentions to the concepts of biomedical vocabularies."
 _WORDS = {404: "there is nothing here", 405: "this cannot be done here"}
 """For what the framework says in words of its own."""

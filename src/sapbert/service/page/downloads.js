@@ -1,0 +1,88 @@
+// Decisions as files: CSV with every row that came in, or SSSOM with every decision.
+
+import { make } from "./dom.js";
+import { writeTable } from "./tables.js";
+
+const FIELDS = [
+  "decision", "concept_id", "preferred_name", "matched_name", "score", "confidence", "how", "rejected",
+];
+const COLUMNS = [
+  "subject_label", "subject_type", "predicate_id", "predicate_modifier", "object_id", "object_label",
+  "mapping_justification", "object_source", "similarity_score", "similarity_measure", "match_string",
+];
+
+/** Every row, its own columns first, and what was decided for it. */
+export function csvOf(worklist) {
+  const answers = new Map();
+  for (const item of worklist.items) item.rows.forEach((row) => answers.set(row, fieldsOf(item)));
+  const rows = worklist.rows.map((row, number) => [...row, ...(answers.get(number) ?? FIELDS.map(() => ""))]);
+  return writeTable([[...ownNames(worklist.columns), ...FIELDS], ...rows], ",");
+}
+
+/** Names of the columns that came in: their own, unless we need them. */
+function ownNames(columns) {
+  const taken = new Set([...columns, ...FIELDS]);
+  return columns.map((column) => {
+    if (!FIELDS.includes(column)) return column;
+    let name = column;
+    while (taken.has(name)) name = `input_${name}`;
+    taken.add(name);
+    return name;
+  });
+}
+
+function fieldsOf({ decision, rejected }) {
+  const found = decision?.candidate;
+  const words = decision === null ? "" : found ? "accepted" : "NIL";
+  const values = FIELDS.slice(2, 7).map((field) => found?.[field]);
+  return [words, found ? found.concept_id : decision && "NIL", ...values, rejected.join(" ")];
+}
+
+/** SSSOM/TSV: accepted and rejected candidates and NIL, as decided by a person. */
+export function sssomOf(worklist, about) {
+  const source = `sapbert.index:${about.fingerprint}`;
+  const head = [
+    `mapping_set_id: urn:uuid:${uuid()}`,
+    "license: https://w3id.org/sssom/license/unspecified",
+    "mapping_tool: sapbert",
+    `mapping_tool_version: ${JSON.stringify(about.sapbert)}`,
+    `mapping_date: ${JSON.stringify(new Date().toISOString().slice(0, 10))}`,
+    "curie_map:",
+    '  sapbert.index: "urn:sapbert:index:"',
+    ...about.prefixes.map((prefix) => `  "${prefix}": "https://bioregistry.io/${prefix}:"`),
+  ];
+  const rows = worklist.items.flatMap((item) => mappingsOf(item, source));
+  return head.map((line) => `# ${line}\n`).join("") + writeTable([COLUMNS, ...rows], "\t");
+}
+
+function mappingsOf({ text, decision, rejected, candidates }, source) {
+  const label = text.replace(/\s+/gu, " ");
+  const row = (modifier, object, found) => [
+    label, "rdfs literal", "skos:exactMatch", modifier, object, found?.preferred_name,
+    "semapv:ManualMappingCuration", source,
+    // A similarity lies between 0 and 1; a concept picked by hand has none.
+    found?.score == null ? "" : Math.min(Math.max(found.score, 0), 1), found?.score == null ? "" : "cosine",
+    found?.matched_name,
+  ];
+  const found = decision?.candidate;
+  return [
+    ...(decision === null ? [] : [row("", found?.concept_id ?? "sssom:NoTermFound", found)]),
+    ...rejected.map((id) => row("Not", id, candidates?.find((one) => one.concept_id === id))),
+  ];
+}
+
+/** crypto.randomUUID is for secure contexts alone, and a service in a hospital's network may have no TLS. */
+function uuid() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+/** Let the browser save a text. */
+export function save(name, text, type) {
+  const url = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+  make("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

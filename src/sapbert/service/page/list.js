@@ -1,0 +1,89 @@
+// The list of mentions. Only the rows in sight exist, so twenty thousand scroll as twenty do.
+
+import { count, find, make } from "./dom.js";
+
+const ROW = 56; // pixels, as in the style
+const SPARE = 8;
+const MARKS = { open: "", accepted: "\u2713", nil: "\u2205" };
+const WORDS = { open: "to do", accepted: "accepted", nil: "NIL" };
+
+export function stateOf({ decision }) {
+  if (decision === null) return "open";
+  return decision.candidate ? "accepted" : "nil";
+}
+
+export class List {
+  #items = [];
+  #current = null;
+  #drawn = 0;
+
+  constructor(choose) {
+    this.frame = find("list");
+    this.space = find("space");
+    this.frame.addEventListener("scroll", () => this.draw(), { passive: true });
+    this.space.addEventListener("click", (event) => {
+      const row = event.target.closest("[data-at]");
+      if (row) choose(this.#items[Number(row.dataset.at)]);
+    });
+    new ResizeObserver(() => this.draw()).observe(this.frame);
+  }
+
+  /** Show these items, one of them as the current. */
+  show(items, current) {
+    const moved = current !== this.#current;
+    this.#items = items;
+    this.#current = current;
+    this.space.style.height = `${items.length * ROW}px`;
+    if (moved) this.#reveal();
+    this.draw();
+  }
+
+  /** Scroll so that the current row, and one on either side, is seen. */
+  #reveal() {
+    const at = this.#items.indexOf(this.#current);
+    if (at < 0) return;
+    const { scrollTop, clientHeight } = this.frame;
+    if (at * ROW < scrollTop + ROW) this.frame.scrollTop = (at - 1) * ROW;
+    else if ((at + 2) * ROW > scrollTop + clientHeight) this.frame.scrollTop = (at + 2) * ROW - clientHeight;
+  }
+
+  /** Draw before the next frame, however often it is called until then. */
+  draw() {
+    cancelAnimationFrame(this.#drawn);
+    this.#drawn = requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw() {
+    const { scrollTop, clientHeight } = this.frame;
+    const first = Math.max(0, Math.floor(scrollTop / ROW) - SPARE);
+    const last = Math.min(this.#items.length, Math.ceil((scrollTop + clientHeight) / ROW) + SPARE);
+    const rows = this.#items.slice(first, last).map((item, offset) => this.#row(item, first + offset));
+    this.space.replaceChildren(...rows);
+    const current = this.space.querySelector("[aria-selected=true]");
+    if (current) this.frame.setAttribute("aria-activedescendant", current.id);
+    else this.frame.removeAttribute("aria-activedescendant");
+  }
+
+  #row(item, at) {
+    const state = stateOf(item);
+    const row = make("div", {
+      role: "option", id: `row-${at}`, "data-at": at, class: `row ${state}`,
+      "aria-selected": String(item === this.#current),
+      "aria-posinset": at + 1, "aria-setsize": this.#items.length,
+    },
+      make("span", { class: "state", role: "img", "aria-label": WORDS[state] }, MARKS[state]),
+      make("span", { class: "mention" }, item.text),
+      item.rows.length > 1 ? make("span", { class: "times" }, `\u00d7${count(item.rows.length)}`) : null,
+      make("span", { class: "best" }, bestOf(item)));
+    row.style.top = `${at * ROW}px`;
+    return row;
+  }
+}
+
+function bestOf({ decision, candidates, rejected, problem }) {
+  if (decision !== null) return decision.candidate?.preferred_name ?? "no concept (NIL)";
+  if (problem) return problem;
+  if (candidates === null) return "\u2026";
+  const best = candidates.find(({ concept_id }) => !rejected.includes(concept_id));
+  return best?.preferred_name ?? (candidates.length ? "all rejected" : "no candidate");
+}

@@ -1,0 +1,100 @@
+// A mention and the names nearest to it, in the plane the service laid them into.
+//
+// Drawn in real pixels, so that words stay readable on a phone. Words that would cover others are left out;
+// every point tells its name when it is pointed at or reached by arrow keys.
+
+import { draw, find } from "./dom.js";
+
+const MARGIN = 28;
+const LETTER = 6.8; // pixels, on average
+const LONGEST = 28;
+
+/** Draw a map; points of `concept` stand out, and `open(id)` is called for one that is chosen. */
+export function drawMap(map, mention, concept, open) {
+  const frame = find("map");
+  const width = Math.max(frame.clientWidth, 240);
+  const height = Math.round(Math.min(460, Math.max(300, width * 0.6)));
+  const place = scale([map, ...map.points], width, height);
+  const points = map.points.map((point) =>
+    ({ ...point, at: place(point), own: point.concept_ids.includes(concept) }));
+  const [x, y] = place(map);
+  const taken = [];
+  const name = title(taken, [x, y, mention], width);
+  const own = points.filter((point) => point.own).map((point) => label(taken, point, width));
+  taken.push(...points.map(({ at: [left, top] }) => [left - 5, top - 5, left + 5, top + 5]));
+  const others = points.filter((point) => !point.own).toSorted((one, other) => other.score - one.score);
+  const words = [...own, ...others.map((point) => label(taken, point, width))];
+  const dots = points.map((point, number) => dot(point, number === 0, open));
+  frame.replaceChildren(draw("svg", {
+    viewBox: `0 0 ${width} ${height}`, width, height,
+    role: "group", "aria-label": `The names nearest to ${mention}`, onkeydown: (event) => walk(event, dots),
+  },
+    ...words.filter(Boolean), ...dots,
+    draw("path", { class: "mention", d: `M${x},${y - 8}l8,8l-8,8l-8,-8z` }), name));
+  const share = Math.round(100 * map.explained.reduce((sum, one) => sum + one, 0));
+  find("told").textContent = `Names that lie together mean alike. This shows ${share} % of how they differ.`;
+}
+
+/** Both directions have one scale: distances are what the map is about. */
+function scale(points, width, height) {
+  const [xs, ys] = [points.map(({ x }) => x), points.map(({ y }) => y)];
+  const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  const one = Math.min((width - 2 * MARGIN) / (right - left || 1), (height - 2 * MARGIN) / (high - low || 1));
+  const [across, up] = [(left + right) / 2, (low + high) / 2];
+  return ({ x, y }) => [width / 2 + (x - across) * one, height / 2 - (y - up) * one];
+}
+
+const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}\u2026` : text);
+
+/** The mention, above its point and always there. */
+function title(taken, [x, y, mention], width) {
+  const text = short(mention);
+  const half = text.length * LETTER * 0.65;
+  const middle = Math.max(half + 2, Math.min(width - half - 2, x));
+  taken.push([middle - half, y - 28, middle + half, y - 9], [x - 9, y - 9, x + 9, y + 9]);
+  return draw("text", { class: "mention", x: middle, y: y - 14, "text-anchor": "middle" }, text);
+}
+
+/** A name beside its point, right or left of it, if there is room; null if not. */
+function label(taken, { at: [x, y], name, own }, width) {
+  const text = short(name);
+  const wide = text.length * LETTER;
+  for (const [start, anchor] of [[x + 10, "start"], [x - 10 - wide, "end"]]) {
+    const box = [start, y - 7, start + wide, y + 7];
+    if (start < 2 || start + wide > width - 2 || taken.some((other) => overlap(box, other))) continue;
+    taken.push(box);
+    const side = anchor === "end" ? x - 10 : x + 10;
+    return draw("text", { class: own ? "own" : "", x: side, y: y + 4, "text-anchor": anchor }, text);
+  }
+  return null;
+}
+
+const overlap = ([left, top, right, bottom], other) =>
+  left < other[2] && other[0] < right && top < other[3] && other[1] < bottom;
+
+function dot({ at: [x, y], name, preferred_name, concept_ids, score, own }, first, open) {
+  const words = `${name} \u2014 ${preferred_name} ${concept_ids[0]}, score ${score.toFixed(2)}`;
+  const tell = () => { find("told").textContent = words; };
+  const choose = () => open(concept_ids[0]);
+  return draw("circle", {
+    class: own ? "own" : "", cx: x, cy: y, r: own ? 6 : 4.5,
+    role: "button", tabindex: first ? 0 : -1, "aria-label": words,
+    onmouseenter: tell, onfocus: tell, onclick: choose,
+  });
+}
+
+/** One tab stop for all points; arrow keys go from one to the next. */
+function walk(event, dots) {
+  const at = dots.indexOf(event.target);
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (at < 0) return;
+  if (step) {
+    const next = dots[(at + step + dots.length) % dots.length];
+    dots[at].setAttribute("tabindex", "-1");
+    next.setAttribute("tabindex", "0");
+    next.focus();
+  } else if (event.key === "Enter" || event.key === " ") event.target.dispatchEvent(new MouseEvent("click"));
+  else return;
+  event.preventDefault();
+  event.stopPropagation();
+}

@@ -1,0 +1,148 @@
+"""The page of a service on a free port, opened in a browser that is watched."""
+
+from __future__ import annotations
+
+import csv
+import io
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+from starlette.types import ASGIApp
+
+from tests.service.conftest import MakeBench
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+MENTIONS = "Heart attack\ncold\nchest pains\npurple elephant"
+
+
+@contextmanager
+def serving(app: ASGIApp) -> Iterator[str]:
+    """Serve an application, and say where."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class Window:
+    """A browser's window, with storage of its own, and what went wrong in it."""
+
+    def __init__(self, browser: Browser, address: str, **options: Any) -> None:
+        self.address = address
+        self.complaints: list[str] = []
+        self.context = browser.new_context(**options)
+        self.context.set_default_timeout(10_000)
+
+    def open(self) -> Page:
+        """Open the page in a new tab; a request to elsewhere, or a word in its console, is a complaint."""
+        page = self.context.new_page()
+        page.on("console", lambda message: self._hear(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        page.on("request", self._watch)
+        page.goto(self.address)
+        return page
+
+    def _hear(self, words: str) -> None:
+        # The browser's own words for an answer like 401 or 503; what the page makes of it is looked at.
+        if not words.startswith("Failed to load resource"):
+            self.complaints.append(words)
+
+    def _watch(self, request: Any) -> None:
+        if not request.url.startswith((f"{self.address}/", "blob:")):
+            self.complaints.append(request.url)
+
+
+OpenWindow = Callable[..., Window]
+
+
+@pytest.fixture(scope="module")
+def address(make_bench: MakeBench) -> Iterator[str]:
+    """Where a service with two tiny linkers listens."""
+    with serving(make_bench().app) as found:
+        yield found
+
+
+@pytest.fixture
+def window(browser: Browser, address: str) -> Iterator[OpenWindow]:
+    """Open a window; at the end, nothing may have gone wrong in it."""
+    opened: list[Window] = []
+
+    def make(to: str = address, **options: Any) -> Window:
+        opened.append(Window(browser, to, **options))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.context.close()
+    assert [words for one in opened for words in one.complaints] == []
+
+
+@pytest.fixture
+def page(window: OpenWindow) -> Page:
+    """The page, in a window of its own."""
+    return window().open()
+
+
+def link(page: Page, text: str = MENTIONS) -> None:
+    """Paste a list, and wait until the last of it is linked."""
+    page.locator("#text").fill(text)
+    page.get_by_role("button", name="Link", exact=True).click()
+    page.locator("#candidates li").first.wait_for()
+    linked(page)
+
+
+def linked(page: Page) -> None:
+    """Wait until all is linked."""
+    page.locator("#list[aria-busy=false]").wait_for(state="attached")
+
+
+def current(page: Page) -> str:
+    """The mention that is looked at."""
+    return page.locator("#mention").inner_text()
+
+
+def decided(page: Page) -> str:
+    """How much of the list is decided."""
+    return page.locator("#decided").inner_text()
+
+
+def names(page: Page) -> list[str]:
+    """The candidates that are seen, by preferred name."""
+    return page.locator("#candidates .name").all_inner_texts()
+
+
+def press(page: Page, *keys: str) -> None:
+    """Press keys one after the other."""
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def download(page: Page, button: str) -> str:
+    """What a button lets the browser save."""
+    with page.expect_download() as started:
+        page.get_by_role("button", name=button, exact=True).click()
+    return started.value.path().read_bytes().decode()
+
+
+def downloaded_rows(page: Page) -> list[dict[str, str]]:
+    """The rows of the CSV that is downloaded."""
+    return list(csv.DictReader(io.StringIO(download(page, "CSV"), newline="")))
+
+
+def listed(page: Page) -> Locator:
+    """The mentions in the list."""
+    return page.locator("#list .mention")

@@ -1,0 +1,233 @@
+"""What people paste and drop, what may be in it, and a service that does not answer."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sapbert.service.keys import make_key
+from sapbert.service.settings import KeySettings
+from tests.service.conftest import MakeBench
+from tests.service.page.conftest import (
+    OpenWindow,
+    current,
+    decided,
+    download,
+    downloaded_rows,
+    link,
+    linked,
+    listed,
+    names,
+    press,
+    serving,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, expect
+else:
+    expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+
+MARKUP = "<img src=x onerror=\"document.title='taken'\">"
+DROP = """([name, bytes]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([new Uint8Array(bytes)], name));
+  document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+}"""
+
+
+def drop(page: Page, name: str, content: str | bytes) -> None:
+    bytes_ = content.encode() if isinstance(content, str) else content
+    page.locator("#start").wait_for()
+    page.evaluate(DROP, [name, list(bytes_)])
+
+
+# What comes in
+
+
+def test_a_dropped_table_keeps_its_columns_and_equal_mentions_are_decided_once(page: Page) -> None:
+    table = 'patient,diagnosis,score\n17,"cold",3\n18,"chest, ""pain""",4\n19,cold,5\n20,,6\n'
+    drop(page, "patients.csv", table)
+    assert page.get_by_role("radio", name="diagnosis").is_checked()
+    page.get_by_role("button", name="Link this column").click()
+    linked(page)
+    assert page.locator("#where").inner_text() == "in 2 rows"
+    press(page, "1")
+    assert page.locator("#where").inner_text() == "row 2 \u00b7 patient 18 \u00b7 score 4"
+
+    rows = downloaded_rows(page)
+    assert [(row["patient"], row["diagnosis"], row["input_score"]) for row in rows] == [
+        ("17", "cold", "3"), ("18", 'chest, "pain"', "4"), ("19", "cold", "5"), ("20", "", "6"),
+    ]  # fmt: skip
+    assert [row["concept_id"] for row in rows] == ["hp:1", "", "hp:1", ""]
+
+
+def test_a_table_without_a_header_is_taken_by_another_column(page: Page) -> None:
+    drop(page, "table.tsv", "cold\tHeart attack\nchest pain\tcold\n")
+    page.get_by_label("The first row names the columns").uncheck()
+    page.get_by_role("radio", name="column 2").check()
+    page.get_by_role("button", name="Link this column").click()
+    linked(page)
+
+    expect(listed(page)).to_have_text(["Heart attack", "cold"])
+    assert download(page, "CSV").startswith("column 1,column 2,decision,")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
+def test_files_of_other_programs_are_read(page: Page, encoding: str) -> None:
+    drop(page, "list.txt", "M\u00e9ni\u00e8re\r\ncold\r\n".encode(encoding))
+    linked(page)
+    expect(listed(page)).to_have_text(["M\u00e9ni\u00e8re", "cold"])
+
+
+def test_what_is_no_text_is_refused_in_words(page: Page) -> None:
+    drop(page, "book.xlsx", b"PK\x03\x04\x00\x00")
+    assert page.get_by_role("alert").inner_text().startswith("This file is not text.")
+    page.get_by_role("button", name="Link", exact=True).click()
+    assert page.get_by_role("alert").inner_text().startswith("There is nothing in it.")
+
+
+def test_commas_of_prose_make_no_table_but_those_of_a_table_do(page: Page) -> None:
+    link(page, "diabetes, type II\npain, chest")
+    expect(listed(page)).to_have_text(["diabetes, type II", "pain, chest"])
+    page.get_by_role("button", name="Forget").click()
+    page.get_by_role("button", name="Forget", exact=True).click()
+    page.locator("#text").fill("id,name\n1,cold\n2,chest pain")
+    page.get_by_role("button", name="Link", exact=True).click()
+    page.get_by_role("button", name="No table: each line is a mention").click()
+    linked(page)
+    expect(listed(page)).to_have_text(["id,name", "1,cold", "2,chest pain"])
+
+
+def test_an_example_is_one_click_away(page: Page) -> None:
+    page.get_by_role("button", name="Try an example").click()
+    linked(page)
+    assert current(page) == "Heart attack"
+    assert decided(page) == "0 of 15 decided"
+
+
+def test_a_mention_longer_than_the_service_takes_is_told_and_the_others_are_linked(page: Page) -> None:
+    link(page, "cold\n" + "x" * 101)
+    press(page, "j")
+    assert page.locator("#none").inner_text() == "too long to be linked: more than 100 characters"
+    press(page, "n")
+    assert decided(page) == "1 of 2 decided"
+
+
+cells = st.text("ab \"',;|\t\r\n\u00e9\U0001f9e0", max_size=4)
+tables = st.integers(2, 4).flatmap(
+    lambda width: st.lists(st.lists(cells, min_size=width, max_size=width), min_size=1, max_size=4)
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(table=tables, delimiter=st.sampled_from(",;\t|"))
+def test_tables_are_read_and_written_as_python_does(
+    page: Page, table: list[list[str]], delimiter: str
+) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(table)
+    calls = """async ([text, table, delimiter]) => {
+      const { readTable, writeTable } = await import("/page/tables.js");
+      return [readTable(text, delimiter), writeTable(table, delimiter)];
+    }"""
+    read, written = page.evaluate(calls, [text.getvalue(), table, delimiter])
+
+    assert read == [row for row in table if any(cell.strip() for cell in row)]
+    assert list(csv.reader(io.StringIO(written, newline=""), delimiter=delimiter)) == table
+
+
+# What goes wrong
+
+
+def test_markup_in_mentions_and_names_stays_text(window: OpenWindow) -> None:
+    page = window(viewport={"width": 1280, "height": 800}).open()
+    page.get_by_label("Compare with").select_option("drug")
+    link(page, f"{MARKUP}\nwater <b>")
+    assert current(page) == MARKUP
+    press(page, "m")
+    page.locator("#map circle").first.wait_for()
+    assert page.locator("#map text.mention").text_content() == MARKUP[:27] + "\u2026"
+    press(page, "j", "i")
+    page.locator("#concept-name").wait_for()
+    assert page.locator("#concept-name").inner_text() == "water <b>"
+    press(page, "Escape", "/")
+    page.keyboard.type("water")
+    page.get_by_role("option", name="water <b>").first.wait_for()
+    assert page.locator("main img, main b, dialog b").count() == 0
+    assert page.title() == "2 mentions \u00b7 sapbert"
+    assert downloaded_rows(page)[0]["mention"] == MARKUP
+
+
+def test_no_script_can_turn_text_into_markup(window: OpenWindow) -> None:
+    opened = window()
+    page = opened.open()
+    page.locator("#start").wait_for()
+    script = "() => { try { document.body.innerHTML = '<b>x</b>' } catch (error) { return error.name } }"
+    assert page.evaluate(script) == "TypeError"
+    assert "TrustedHTML" in opened.complaints.pop()
+
+
+def test_a_busy_service_is_asked_again_and_a_broken_one_is_told(page: Page) -> None:
+    answers = [
+        {"status": 503, "headers": {"Retry-After": "0"}, "body": '{"error": "too much to do"}'},
+        {"status": 200, "body": '{"mention": "Heart attack", "candidates": []}\n{"error": "too slow"}\n'},
+        {"status": 500, "body": '{"error": "internal error"}'},
+    ]
+    asked: list[list[str]] = []
+
+    def answer(route: Any) -> None:
+        asked.append(route.request.post_data_json["mentions"])
+        if answers:
+            route.fulfill(**answers.pop(0))
+        else:
+            route.continue_()
+
+    page.route("**/v1/link*", answer)
+    page.locator("#text").fill("Heart attack\ncold\nchest pains")
+    page.get_by_role("button", name="Link", exact=True).click()
+    page.get_by_text("Linking stopped: internal error.").wait_for()
+    page.get_by_role("button", name="Go on").click()
+    linked(page)
+    lists = [mentions for mentions in asked if len(mentions) > 1]
+    assert lists[0] == lists[1] == ["Heart attack", "cold", "chest pains"]
+    assert lists[2] == lists[3] == ["cold", "chest pains"]
+
+
+def test_a_second_answer_does_not_move_the_candidate_that_is_chosen(page: Page) -> None:
+    held: list[Any] = []
+
+    def hold_lists(route: Any) -> None:
+        if len(route.request.post_data_json["mentions"]) > 1:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/v1/link*", hold_lists)
+    page.locator("#text").fill("cold\nchest pains")
+    page.get_by_role("button", name="Link", exact=True).click()
+    page.locator("#candidates li").first.wait_for()
+    press(page, "ArrowDown")
+    chosen = page.locator(".marked .name").inner_text()
+    held[0].continue_()
+    linked(page)
+    press(page, "Enter")
+    [row, _] = downloaded_rows(page)
+    assert row["preferred_name"] == chosen
+
+
+def test_a_service_with_keys_asks_for_one(window: OpenWindow, make_bench: MakeBench) -> None:
+    key, digest = make_key()
+    with serving(make_bench(keys={"alice": KeySettings(sha256=digest)}).app) as address:
+        page = window(address).open()
+        field = page.get_by_label("Key", exact=True)
+        for attempt in ("wrong", key):
+            field.fill(attempt)
+            page.get_by_role("button", name="Go on").click()
+        link(page, "cold")
+        assert names(page)
+        assert key not in page.evaluate("JSON.stringify({ ...localStorage, ...sessionStorage })")

@@ -1,0 +1,168 @@
+"""The page on a phone, in the dark, without a mouse, for those who hear it, and with a very long list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.service.page.conftest import OpenWindow, current, link, listed, press
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, expect
+else:
+    expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+
+PHONE = {"width": 360, "height": 640}
+UNNAMED = """() => [...document.querySelectorAll(
+    "button, input, select, textarea, summary, [role=button], dialog[open], section")]
+  .filter((one) => one.checkVisibility())
+  .filter((one) => !(one.labels?.length || one.getAttribute("aria-label") || one.textContent.trim()
+    || document.getElementById(one.getAttribute("aria-labelledby"))))
+  .map((one) => one.outerHTML)"""
+DANGLING = """() => ["for", "aria-labelledby", "aria-controls", "aria-activedescendant"]
+  .flatMap((name) => [...document.querySelectorAll(`[${name}]`)].map((one) => one.getAttribute(name)))
+  .filter((id) => document.querySelectorAll(`[id="${id}"]`).length !== 1)"""
+# By WCAG's contrast of text and what is behind it: 4.5, and 3 where text is large.
+FAINT = """() => {
+  const rgb = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const linear = (value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  const luminance = ([red, green, blue]) =>
+    0.2126 * linear(red / 255) + 0.7152 * linear(green / 255) + 0.0722 * linear(blue / 255);
+  const behind = (one) => {
+    const colour = rgb(getComputedStyle(one).backgroundColor);
+    return (colour[3] ?? 1) > 0 ? colour : behind(one.parentElement);
+  };
+  const hasText = (one) => [...one.childNodes].some((node) => node.nodeName === "#text" && node.data.trim());
+  return [...document.querySelectorAll("body *")]
+    .filter((one) => hasText(one) && !one.closest("svg") && one.checkVisibility({ opacityProperty: true }))
+    .flatMap((one) => {
+      const style = getComputedStyle(one);
+      const [dark, light] = [luminance(rgb(style.color)), luminance(behind(one))].sort((a, b) => a - b);
+      const contrast = (light + 0.05) / (dark + 0.05);
+      return contrast >= (parseFloat(style.fontSize) >= 24 ? 3 : 4.5) ? [] : [one.outerHTML, contrast];
+    });
+}"""
+
+
+def views(page: Page) -> Iterator[str]:
+    """Go through all that can be seen, and say where it is."""
+    page.locator("#start").wait_for()
+    yield "start"
+    page.locator("#text").fill("id,diagnosis,a very long name of a column\n1,cold,2\n2,chest pains,3")
+    page.get_by_role("button", name="Link", exact=True).click()
+    page.locator("#chooser").wait_for()
+    yield "chooser"
+    press(page, "Escape")
+    link(page, "Heart attack\ncold\nchest pains\n" + "pneumonoultramicroscopicsilicovolcanoconiosis" * 2)
+    press(page, "Enter", "x", "2", "x", "m")
+    page.locator("#map circle").first.wait_for()
+    yield "review"
+    press(page, "/")
+    page.keyboard.type("c")
+    page.locator("#results li").first.wait_for()
+    yield "search"
+    press(page, "Escape", "i")
+    page.locator("#concept-name").wait_for()
+    yield "concept"
+    press(page, "Escape")
+    if page.locator("#to-list").is_visible():
+        page.locator("#to-list").click()
+    listed(page).last.wait_for()
+    yield "list"
+    page.get_by_role("button", name="Forget").click()
+    yield "forgetting"
+
+
+def test_nothing_is_wider_than_a_phone(window: OpenWindow) -> None:
+    page = window(viewport=PHONE, has_touch=True, is_mobile=True).open()
+    for view in views(page):
+        assert (view, page.evaluate("document.documentElement.scrollWidth")) == (view, PHONE["width"])
+
+
+def test_a_phone_shows_the_list_or_a_mention(window: OpenWindow) -> None:
+    page = window(viewport=PHONE, has_touch=True, is_mobile=True).open()
+    link(page)
+    assert not page.locator("#list").is_visible()
+    page.get_by_role("button", name="All mentions").tap()
+    assert not page.locator("#mention").is_visible()
+    listed(page).nth(2).tap()
+    assert current(page) == "chest pains"
+    page.get_by_role("button", name="NIL").tap()
+    assert current(page) == "purple elephant"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_and_all_that_can_be_used_has_a_name(window: OpenWindow, scheme: Any) -> None:
+    page = window(color_scheme=scheme, viewport={"width": 1280, "height": 800}).open()
+    for view in views(page):
+        assert (view, page.evaluate(FAINT)) == (view, [])
+        assert (view, page.evaluate(UNNAMED)) == (view, [])
+        assert (view, page.evaluate(DANGLING)) == (view, [])
+        assert (view, page.locator("h1:visible").count()) == (view, 1)
+
+
+def test_colours_follow_the_system_until_they_are_chosen(window: OpenWindow) -> None:
+    page = window(color_scheme="dark").open()
+    body, dark, light = page.locator("body"), "rgb(21, 23, 26)", "rgb(255, 255, 255)"
+    expect(body).to_have_css("background-color", dark)
+    page.emulate_media(color_scheme="light")
+    expect(body).to_have_css("background-color", light)
+    page.get_by_role("button", name="Dark colours").click()
+    page.reload()
+    expect(body).to_have_css("background-color", dark)
+
+
+def test_a_list_is_linked_and_decided_without_a_mouse(window: OpenWindow) -> None:
+    page = window().open()
+    expect(page.locator("#text")).to_be_focused()
+    page.keyboard.type("cold")
+    press(page, "Enter")
+    page.keyboard.type("chest pains")
+    press(page, "Tab", "Enter")
+    page.locator("#candidates li").first.wait_for()
+    stops = []
+    for _ in range(40):
+        press(page, "Tab")
+        stops.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    assert {"csv", "sssom", "filter", "order", "search", "Accept", "Reject", "keys"} <= set(stops)
+    page.locator(".candidate .accept").first.focus()
+    press(page, "Enter")
+    expect(page.locator("#mention")).to_be_focused()
+    expect(page.locator("#announced")).to_contain_text("chest pains: best candidate Chest pain")
+
+
+def test_single_keys_do_nothing_in_fields_or_when_they_are_turned_off(window: OpenWindow) -> None:
+    page = window().open()
+    link(page)
+    page.get_by_label("Find in the list").fill("")
+    page.get_by_label("Find in the list").press("n")
+    page.get_by_label("Find in the list").fill("")
+    page.get_by_label("Keys on").uncheck()
+    page.locator("#mention").focus()
+    press(page, "n", "Enter", "1")
+    expect(page.locator("#decided")).to_have_text("0 of 4 decided")
+    page.get_by_label("Keys on").check()
+    page.locator("#mention").focus()
+    press(page, "n")
+    expect(page.locator("#decided")).to_have_text("1 of 4 decided")
+
+
+def test_of_twenty_thousand_mentions_only_those_in_sight_are_drawn(window: OpenWindow) -> None:
+    page = window(viewport={"width": 1280, "height": 800}).open()
+    page.route("**/v1/link*", lambda route: route.abort())
+    page.locator("#text").evaluate(
+        "(one) => { one.value = Array.from({ length: 20000 }, (_, at) => `mention ${at}`).join('\\n'); }"
+    )
+    page.get_by_role("button", name="Link", exact=True).click()
+    page.get_by_text("Linking stopped").wait_for()
+
+    assert page.locator("#decided").inner_text() == "0 of 20,000 decided"
+    assert listed(page).count() < 50
+    page.locator("#list").evaluate("(one) => { one.scrollTop = one.scrollHeight; }")
+    expect(listed(page).last).to_have_text("mention 19999")
+    assert listed(page).count() < 50
+    listed(page).last.click()
+    press(page, "k")
+    assert current(page) == "mention 19998"

@@ -1,0 +1,275 @@
+"""The page as a curator uses it: by keyboard and mouse, from a list to a file of decisions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.service.page.conftest import (
+    OpenWindow,
+    current,
+    decided,
+    download,
+    downloaded_rows,
+    link,
+    linked,
+    listed,
+    names,
+    press,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, expect
+else:
+    expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+
+
+# Review
+
+
+def test_a_list_is_pasted_linked_reviewed_by_keyboard_and_downloaded(page: Page) -> None:
+    link(page)
+    assert current(page) == "Heart attack"
+    press(page, "Enter")
+    assert current(page) == "cold"
+    press(page, "2")
+    assert current(page) == "chest pains"
+    press(page, "x", "n", "n")
+    assert decided(page) == "4 of 4 decided"
+
+    heart, cold, chest, purple = downloaded_rows(page)
+    assert heart == {
+        "mention": "Heart attack",
+        "decision": "accepted",
+        "concept_id": "mesh:D1",
+        "preferred_name": "Cardiac infarction",
+        "matched_name": "Heart attack",
+        "score": "1",
+        "confidence": "",
+        "how": "exact",
+        "rejected": "",
+    }
+    assert (cold["concept_id"], cold["how"]) == ("mesh:D2", "exact")
+    assert (chest["decision"], chest["concept_id"], chest["rejected"]) == ("NIL", "NIL", "hp:2")
+    assert (purple["mention"], purple["decision"], purple["score"]) == ("purple elephant", "NIL", "")
+
+
+@pytest.mark.filterwarnings("ignore")  # the package's own, of pandas
+def test_decisions_are_valid_sssom(page: Page, tmp_path: Path) -> None:
+    parsers, validators = (
+        pytest.importorskip("sssom.parsers"),
+        pytest.importorskip("sssom.validators"),
+    )
+    link(page)
+    press(page, "Enter", "j", "x", "n")
+    (tmp_path / "decisions.sssom.tsv").write_text(download(page, "SSSOM"), encoding="utf-8")
+
+    mappings = parsers.parse_sssom_table(tmp_path / "decisions.sssom.tsv")
+    reports = validators.validate(mappings, fail_on_error=True)
+
+    assert [result for report in reports.values() for result in report.results] == []
+    columns = ["subject_label", "predicate_modifier", "object_id", "mapping_justification"]
+    manner = "semapv:ManualMappingCuration"
+    assert sorted(mappings.df[columns].fillna("").values.tolist()) == [
+        ["Heart attack", "", "mesh:D1", manner],
+        ["chest pains", "", "sssom:NoTermFound", manner],
+        ["chest pains", "Not", "hp:2", manner],
+    ]
+
+
+def test_every_step_can_be_undone(page: Page) -> None:
+    link(page)
+    before = download(page, "CSV")
+    press(page, "Enter", "x", "2", "n")
+    assert decided(page) == "3 of 4 decided"
+
+    for left, back_at in ((2, "chest pains"), (1, "cold"), (1, "cold"), (0, "Heart attack")):
+        press(page, "u")
+        assert (decided(page), current(page)) == (f"{left} of 4 decided", back_at)
+    assert download(page, "CSV") == before
+    press(page, "Control+z")
+    assert page.locator("#announced").inner_text() == "Nothing to undo"
+
+
+def test_a_rejected_candidate_is_passed_over_and_may_come_back(page: Page) -> None:
+    link(page, "chest pains")
+    first, second = names(page)[:2]
+    press(page, "x")
+    assert page.locator(".rejected .name").all_inner_texts() == [first]
+    assert page.locator(".marked .name").inner_text() == second
+    press(page, "ArrowUp", "x", "x", "Enter")
+    assert page.locator(".chosen .name").inner_text() == second
+    page.get_by_role("button", name=f"Do not reject {first}").click()
+    page.get_by_role("button", name=f"Accept {first}").click()
+    assert page.locator(".chosen .name").inner_text() == first
+    assert decided(page) == "1 of 1 decided"
+
+
+def test_exact_matches_are_accepted_at_once_unless_they_are_of_several_concepts(page: Page) -> None:
+    link(page)
+    page.get_by_role("button", name="Accept 1 exact match", exact=True).click()
+
+    assert decided(page) == "1 of 4 decided"
+    assert current(page) == "cold"
+    assert page.locator("#plain").is_hidden()
+
+
+def test_only_concepts_of_a_type_are_shown(page: Page) -> None:
+    link(page, "cold")
+    page.get_by_label("Type").select_option("T184")
+    page.get_by_text("hp:2").wait_for()
+    linked(page)
+
+    assert names(page) == ["Chest pain"]
+    assert page.locator("#candidates .tag").all_inner_texts() == ["T184"]
+
+
+def test_the_list_is_sifted_and_sorted(page: Page) -> None:
+    link(page)
+    press(page, "Enter", "j", "n")
+    rows = listed(page)
+
+    page.get_by_role("button", name="To do").click()
+    expect(rows).to_have_text(["cold", "purple elephant"])
+    page.get_by_label("Order").select_option("unsure")
+    expect(rows).to_have_text(["purple elephant", "cold"])
+    page.get_by_role("button", name="All").click()
+    page.get_by_label("Find in the list").fill("CHEST")
+    expect(rows).to_have_text(["chest pains"])
+    assert current(page) == "chest pains"
+
+
+def test_candidates_tell_how_sure_they_are_and_by_which_name(page: Page) -> None:
+    sure = {"concept_id": "x:1", "preferred_name": "Coryza", "matched_name": "cold", "types": ["T047"]}
+    found = {**sure, "score": 0.876, "confidence": 0.914, "how": "hybrid"}
+    answer = json.dumps({"mention": "colds", "candidates": [found, {**found, "confidence": None}]})
+    page.route("**/v1/link*", lambda route: route.fulfill(body=answer))
+    link(page, "colds")
+
+    first, second = page.locator("#candidates li").all_inner_texts()
+    for words in (
+        "Coryza",
+        "x:1",
+        "T047",
+        "a similar name and spelling: cold",
+        "91 % sure",
+        "score 0.88",
+    ):
+        assert words in first.replace("\n", " ")
+    assert "sure" not in second
+
+
+# Concepts
+
+
+def test_another_concept_is_picked_by_the_beginning_of_a_name(page: Page) -> None:
+    link(page, "purple elephant")
+    page.get_by_label("Vocabulary").select_option("mesh")
+    linked(page)
+    press(page, "/")
+    page.keyboard.type("low te")
+    page.get_by_role("option", name="Low temperature").wait_for()
+    press(page, "Enter")
+
+    [row] = downloaded_rows(page)
+    assert (row["concept_id"], row["matched_name"]) == ("hp:1", "Low temperature")
+    assert (row["decision"], row["how"], row["score"]) == ("accepted", "hand", "")
+
+
+def test_a_concept_is_shown_with_its_names_and_what_is_near_it(page: Page) -> None:
+    link(page, "Heart attack")
+    press(page, "i")
+    sheet = page.get_by_role("dialog", name="Concept")
+    page.locator("#concept-name").wait_for()
+
+    assert sheet.locator(".names li").count() == 3
+    for words in ("mesh:D1", "mesh:D9", "T047", "From MSH, NCI", "Myocardial infarction NCI"):
+        assert words in sheet.inner_text()
+    near = sheet.locator(".near button").first
+    name = near.inner_text()
+    near.click()
+    page.get_by_role("heading", name=name, exact=True).wait_for()
+    sheet.get_by_role("button", name="Back").click()
+    page.get_by_role("heading", name="Cardiac infarction", exact=True).wait_for()
+    sheet.locator(".near button").first.click()
+    page.get_by_role("heading", name=name, exact=True).wait_for()
+    sheet.get_by_role("button", name="Choose this concept").click()
+    assert page.locator(".chosen .name").inner_text() == name
+
+
+def test_a_map_shows_what_is_near_a_mention(page: Page) -> None:
+    link(page, "chest pains")
+    press(page, "m")
+    points = page.locator("#map circle")
+    points.first.wait_for()
+
+    assert points.count() == 7  # names that fold alike are one
+    assert page.locator("#map text.mention").text_content() == "chest pains"
+    own = page.locator("#map circle.own").get_attribute("aria-label") or ""
+    assert own.startswith("Chest pain \u2014 Chest pain hp:2, score 0.")
+    points.first.focus()
+    press(page, "ArrowRight", "Enter")
+    page.locator("#concept-name").wait_for()
+
+
+# What is kept
+
+
+def test_decisions_survive_a_reload_until_they_are_forgotten(page: Page) -> None:
+    link(page)
+    press(page, "Enter", "x", "n")
+    before = download(page, "CSV")
+    page.reload()
+    linked(page)
+
+    assert (decided(page), current(page)) == ("2 of 4 decided", "chest pains")
+    assert download(page, "CSV") == before
+    page.get_by_role("button", name="Forget").click()
+    assert "4 mentions and 2 decisions will be erased" in page.get_by_role("dialog").inner_text()
+    page.get_by_role("button", name="Forget", exact=True).click()
+    assert page.evaluate("Object.keys(localStorage)") == []
+    assert "Heart" not in page.content()
+    page.reload()
+    assert page.locator("#text").input_value() == ""
+
+
+def test_two_tabs_with_one_list_share_decisions_and_forget_together(window: OpenWindow) -> None:
+    opened = window()
+    first = opened.open()
+    link(first)
+    second = opened.open()
+    linked(second)
+    press(second, "Enter")
+    first.get_by_text("1 of 4 decided").wait_for()
+    press(first, "j", "n")
+    second.get_by_text("2 of 4 decided").wait_for()
+    second.get_by_role("button", name="Forget").click()
+    second.get_by_role("button", name="Forget", exact=True).click()
+    first.locator("#start").wait_for()
+    assert "Heart" not in first.content()
+
+
+def test_a_tab_whose_list_was_replaced_says_that_it_is_no_longer_kept(window: OpenWindow) -> None:
+    opened = window()
+    first = opened.open()
+    second = opened.open()
+    link(first, "cold\nHeart attack")
+    link(second, "chest pains")
+    press(first, "n")
+    assert "Another tab" in first.get_by_role("alert").inner_text()
+    second.reload()
+    linked(second)
+    assert (decided(second), current(second)) == ("0 of 1 decided", "chest pains")
+
+
+def test_a_list_too_large_to_keep_is_told_and_can_be_reviewed(window: OpenWindow) -> None:
+    opened = window()
+    opened.context.add_init_script("Storage.prototype.setItem = () => { throw new DOMException('full'); }")
+    page = opened.open()
+    link(page)
+    assert "too large for the browser to keep" in page.get_by_role("alert").inner_text()
+    press(page, "Enter")
+    assert downloaded_rows(page)[0]["concept_id"] == "mesh:D1"
