@@ -59,6 +59,8 @@ class Client:
     async def link(self, mentions: list[str], due: float, *, accept: str = "application/json") -> Answered:
         """Link mentions; a connection that breaks is status 0."""
         connection = await self._free.get()
+        if connection is not None and connection[0].at_eof():
+            connection = None  # it was idle so long that the service hung up
         try:
             reader, writer = connection or await asyncio.open_connection("127.0.0.1", self._port)
             body = json.dumps({"mentions": mentions}).encode()
@@ -70,7 +72,7 @@ class Client:
             await writer.drain()
             status, content = await read_answer(reader)
             connection = (reader, writer)
-        except OSError as error:
+        except (OSError, EOFError) as error:
             connection, status, content = None, 0, str(error).encode()
         self._free.put_nowait(connection)
         return Answered(time.perf_counter() - due, status, content)
