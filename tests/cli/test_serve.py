@@ -78,10 +78,17 @@ def test_a_new_key_fits_the_configuration_and_is_told_once(sapbert: Sapbert, tmp
 
     assert done.code == 0
     config = tmp_path / "service.toml"
-    config.write_text('[linkers.a]\nindex = "x"\n' + done.out)
+    config.write_text('[linkers.a]\nindex = "x"' + done.out)
     key = done.err.split()[-1]
     assert owner_of(key, settings_of(config).keys) == "alice"
     assert key not in done.out
+
+
+@pytest.mark.parametrize("name", ["", 'a"b', "alice smith"])
+def test_a_name_that_no_key_can_have_is_refused(sapbert: Sapbert, name: str) -> None:
+    done = sapbert("serve", "--new-key", name)
+    assert done.code == 1
+    assert "is no name for a linker or a key" in done.err
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,28 @@ async def answer(app: ASGIApp, messages: Sequence[Message], **scope: Any) -> lis
     return sent
 
 
+# Names
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("link.example.org", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example:8000", 421),
+    ],
+)
+def test_a_page_of_a_strangers_domain_cannot_read_a_service_without_keys(
+    make_bench: MakeBench, host: str, status: int
+) -> None:
+    bench = make_bench(public_url="https://link.example.org")
+    found = bench.client.post("/v1/link", json={"mentions": ["cold"]}, headers={"Host": host})
+    assert found.status_code == status
+
+
 # Keys
 
 
@@ -91,6 +113,8 @@ def bearer(key: str) -> dict[str, str]:
 def test_a_key_opens_the_service(make_bench: MakeBench, key: str) -> None:
     client = with_key(make_bench, key).client
     assert client.post("/v1/link", json=ASKED, headers=bearer(key)).status_code == 200
+    elsewhere = {"Host": "any.example", **bearer(key)}
+    assert client.post("/v1/link", json=ASKED, headers=elsewhere).status_code == 200
 
 
 @pytest.mark.parametrize("headers", [{}, bearer("wrong"), {"Authorization": "Basic x"}, bearer("\u00e9")])

@@ -53,6 +53,16 @@ def test_requests_are_counted_by_route_and_status() -> None:
     assert found['sapbert_linker_info{linker="mesh",fingerprint="f00d"}'] == 1
 
 
+@given(st.lists(st.tuples(st.sampled_from([200, 408, 418, 503]), st.floats(0, 100)), min_size=1))
+def test_every_request_has_one_status_and_one_time(requests: list[tuple[int, float]]) -> None:
+    metrics = Metrics(["/a"])
+    for status, seconds in requests:
+        metrics.request("/a", status, seconds)
+    found = values(metrics)
+    counted = sum(value for name, value in found.items() if name.startswith("sapbert_requests_total"))
+    assert counted == found['sapbert_request_seconds_count{route="/a"}'] == len(requests)
+
+
 @given(st.lists(st.floats(min_value=0, max_value=100), max_size=50))
 def test_a_histogram_counts_all_that_is_not_above_each_bound(seconds: list[float]) -> None:
     metrics = Metrics(["/a"])

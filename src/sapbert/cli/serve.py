@@ -85,10 +85,13 @@ def _serve_mcp(path: Path, threads: int | None) -> None:
 def _print_key(name: str) -> None:
     try:
         from sapbert.service.keys import make_key
+        from sapbert.service.settings import require_name
     except ModuleNotFoundError as error:
         raise _missing(error, "serve") from error
+    require_name(name)
     key, digest = make_key()
-    typer.echo(f'[keys."{name}"]\nsha256 = "{digest}"')
+    # An empty line first: the file it is appended to may not end with one.
+    typer.echo(f'\n[keys."{name}"]\nsha256 = "{digest}"')
     typer.echo(f"the key of {name}, which is kept nowhere: {key}", err=True)
 
 

@@ -14,7 +14,9 @@ import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
@@ -217,6 +219,7 @@ def _identify(scope: Scope, exchange: Exchange) -> None:
     keys = exchange.state.settings.keys
     path = scope["path"]
     if not keys:
+        _require_own_name(scope, exchange.state.settings.public_url)
         return
     scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
@@ -226,6 +229,24 @@ def _identify(scope: Scope, exchange: Exchange) -> None:
         exchange.allowance = exchange.state.allowances[exchange.key]
     elif key or not _is_open(scope, path):
         raise HTTPException(401, "send a key: Authorization: Bearer KEY", {"WWW-Authenticate": "Bearer"})
+
+
+def _require_own_name(scope: Scope, public_url: str | None) -> None:
+    """Refuse a stranger's domain: its page could make the browser take us for its own server, and read us."""
+    called = urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
+    # Nobody can register a name without a dot, and an address is no name.
+    if "." not in called or _is_address(called):
+        return
+    if public_url is None or called != urlsplit(public_url).hostname:
+        raise HTTPException(421, "this service has another name; its operator can set public_url")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _key_in_address(scope: Scope) -> str:

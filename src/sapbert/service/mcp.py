@@ -35,7 +35,10 @@ LinkerName = Annotated[str | None, Field(description="Name of a vocabulary; with
 
 def create_server(state: State) -> MCPServer[None]:
     """Return a server with the tools `link`, `concept` and `search`."""
-    server: MCPServer[None] = MCPServer("sapbert", version=__version__, instructions=_INSTRUCTIONS)
+    # What fails is told to the model; in the log it would be what a patient said.
+    server: MCPServer[None] = MCPServer(
+        "sapbert", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR"
+    )
     there = ", ".join(state.linkers)
 
     def served(name: str | None) -> Served:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 OTHER = "other"
 """The route of what has none."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_STATUSES = (200, 400, 401, 404, 405, 413, 415, 422, 429, 500, 503)
+_STATUSES = (200, 400, 401, 404, 405, 408, 413, 415, 422, 429, 500, 503)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _BATCHES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _COUNTERS = {
@@ -38,7 +38,7 @@ class Metrics:
     def __init__(self, routes: Sequence[str], folder: Path | None = None) -> None:
         self._routes = [*routes, OTHER]
         self._folder = folder
-        requests = [f"{route} {status}" for route in self._routes for status in (*_STATUSES, 0)]
+        requests = [f"{route} answered {status}" for route in self._routes for status in (*_STATUSES, 0)]
         seconds = [f"{route} {cell}" for route in self._routes for cell in _histogram_cells(_SECONDS)]
         batches = [f"batch {cell}" for cell in _histogram_cells(_BATCHES)]
         names = [*requests, *seconds, *batches, *_COUNTERS, *_GAUGES]
@@ -51,7 +51,7 @@ class Metrics:
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
         known = route if route in self._routes else OTHER
-        self._add(f"{known} {status if status in _STATUSES else 0}", 1)
+        self._add(f"{known} answered {status if status in _STATUSES else 0}", 1)
         self._observe(known, _SECONDS, seconds)
 
     def batch(self, mentions: int) -> None:
@@ -72,7 +72,7 @@ class Metrics:
         yield from _head("sapbert_requests_total", "counter", "Requests answered.")
         for route in self._routes:
             for status in (*_STATUSES, 0):
-                value = cells[self._places[f"{route} {status}"]]
+                value = cells[self._places[f"{route} answered {status}"]]
                 if value:
                     labels = f'route="{route}",status="{status or OTHER}"'
                     yield f"sapbert_requests_total{{{labels}}} {value:.15g}"

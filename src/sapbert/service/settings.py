@@ -111,10 +111,13 @@ class ServiceSettings:
         if not self.linkers:
             raise ConfigError("a service needs a linker: a table [linkers.NAME] with an index")
         for name in (*self.linkers, *self.keys):
-            if not _NAME.fullmatch(name):
-                raise ConfigError(
-                    f"{name!r} is no name for a linker or a key: letters, digits, dots and dashes are"
-                )
+            require_name(name)
+
+
+def require_name(name: str) -> None:
+    """Refuse what cannot be the name of a linker or of a key."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} is no name for a linker or a key: letters, digits, dots and dashes are")
 
 
 def settings_of(path: Path) -> ServiceSettings:
