@@ -380,10 +380,26 @@ def test_a_reload_that_fails_leaves_all_as_it_was(bench: Bench, logged: list[str
 
     assert bench.client.get("/v1/version").status_code == 200
     line = json.loads(logged[0])
-    assert (line["event"], line["message"]) == (
+    assert (line["level"], line["event"], line["message"]) == (
+        "error",
         "reload failed; the old configuration goes on",
         "index is damaged",
     )
+
+
+def test_what_is_refused_at_once_is_logged_under_the_route_it_names(
+    make_bench: MakeBench, key: str, logged: list[str]
+) -> None:
+    client = with_key(make_bench, key).client
+    for path in ("/v1/version", "/v1/concepts/secret"):
+        assert client.get(path).status_code == 401
+    assert [json.loads(line)["route"] for line in logged] == ["/v1/version", "other"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_json_is_called_so(bench: Bench, body: bytes) -> None:
+    found = bench.client.post("/v1/link", content=body, headers={"Content-Type": "application/json"})
+    assert error_of(found, 400) == "the body is no JSON"
 
 
 def test_a_refusal_says_when_to_come_again() -> None:

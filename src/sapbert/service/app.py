@@ -20,7 +20,11 @@ from sapbert.version import __version__
 
 _ROUTERS = (api.router, api.metrics_router, reconcile.router, static.router)
 _ABOUT = "Links mentions to the concepts of biomedical vocabularies."
-_WORDS = {404: "there is nothing here", 405: "this cannot be done here"}
+_WORDS = {
+    "Not Found": "there is nothing here",
+    "Method Not Allowed": "this cannot be done here",
+    "There was an error parsing the body": "the body is no JSON",
+}
 """For what the framework says in words of its own."""
 
 
@@ -63,10 +67,8 @@ def service_of(state: State, *, log_mentions: bool = False, metrics_folder: Path
 
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words = _WORDS.get(error.status_code)
-    if words is not None and error.detail in ("Not Found", "Method Not Allowed"):
-        return problem(HTTPException(error.status_code, words, error.headers))
-    return problem(error)
+    words = _WORDS.get(error.detail, error.detail)
+    return problem(HTTPException(error.status_code, words, error.headers))
 
 
 async def _failed(_request: Request, _error: Exception) -> Response:

@@ -169,7 +169,10 @@ class Guard:
         return b"".join(pieces)
 
     def _note(self, scope: Scope, exchange: Exchange, seconds: float, failure: Exception | None) -> None:
-        route = getattr(scope.get("route"), "path", OTHER)
+        # What is refused before it is routed counts for the route it names; other addresses stay unsaid.
+        path: str = scope["path"]
+        named = path if self._service.metrics.knows(path) else OTHER
+        route = getattr(scope.get("route"), "path", named)
         self._service.metrics.request(route, exchange.status, seconds)
         fields: dict[str, Any] = {
             "id": exchange.id,

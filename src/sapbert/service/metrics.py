@@ -48,9 +48,13 @@ class Metrics:
             path = folder / f"{os.getpid()}"
             self._cells = np.memmap(path, np.float64, "w+", shape=(len(names),))
 
+    def knows(self, route: str) -> bool:
+        """Whether requests of this route are counted apart."""
+        return route in self._routes
+
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
-        known = route if route in self._routes else OTHER
+        known = route if self.knows(route) else OTHER
         self._add(f"{known} answered {status if status in _STATUSES else 0}", 1)
         self._observe(known, _SECONDS, seconds)
 

@@ -65,7 +65,7 @@ class Service:
         try:
             self.state = load()
         except (SapbertError, OSError) as error:
-            log("reload failed; the old configuration goes on", fields={"message": str(error)})
+            log("reload failed; the old configuration goes on", error=error, fields={"message": str(error)})
         else:
             fingerprints = {name: served.linker.fingerprint for name, served in self.state.linkers.items()}
             log("reloaded", fields={"linkers": fingerprints})
