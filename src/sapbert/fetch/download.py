@@ -228,14 +228,13 @@ def _open(request: Request) -> Iterator[Any]:
     try:
         response = urlopen(request, timeout=_TIMEOUT)  # noqa: S310  # see `download`
     except HTTPError as error:
-        if error.code in (304, 416):
-            response = error
-        elif error.code in _BUSY:
-            raise _CutError(f"the server says {error.code} {error.reason}") from error
-        else:
-            raise SapbertError(
-                f"{request.full_url}: the server says {error.code} {error.reason}; has the file moved?"
-            ) from error
+        if error.code not in (304, 416):
+            error.close()  # it holds the connection
+            said = f"the server says {error.code} {error.reason}"
+            if error.code in _BUSY:
+                raise _CutError(said) from error
+            raise SapbertError(f"{request.full_url}: {said}; has the file moved?") from error
+        response = error
     except (URLError, http.client.HTTPException, OSError) as error:
         raise _CutError(str(getattr(error, "reason", error))) from error
     with response:
