@@ -14,7 +14,12 @@ from sapbert.cli.train import watched
 from sapbert.errors import MissingExtraError
 from sapbert.training.settings import BiosynSettings, read_recipe, settings_from
 
-_GROUPS = {"pooling": "Objective", "batch_size": "Loop", "checkpoint_every": "Checkpoints"}
+_GROUPS = {
+    "pooling": "Objective",
+    "batch_size": "Loop",
+    "max_length": "Loop",
+    "checkpoint_every": "Checkpoints",
+}
 
 
 @with_options(BiosynSettings, _GROUPS)

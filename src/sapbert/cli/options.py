@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from textwrap import dedent
 from typing import Annotated, Any, get_origin, get_type_hints
@@ -73,7 +73,8 @@ class GroupedCommand(TyperCommand):
 
 def _parameters(settings: type[Any], groups: Mapping[str, str]) -> Iterator[inspect.Parameter]:
     hints, docs, defaults, group = get_type_hints(settings), _docs(settings), settings(), None
-    for field in fields(settings):
+    # A class says its own settings first, then those that it shares with others.
+    for field in sorted(fields(settings), key=lambda field: field.name not in settings.__annotations__):
         group, hint, doc = groups.get(field.name, group), hints[field.name], docs[field.name]
         default = getattr(defaults, field.name)
         option = typer.Option(help=doc, rich_help_panel=group)
@@ -93,12 +94,14 @@ def _parameters(settings: type[Any], groups: Mapping[str, str]) -> Iterator[insp
 
 
 def _docs(settings: type[Any]) -> dict[str, str]:
-    """Read the docstring of each field, as one line."""
-    (written,) = ast.parse(dedent(inspect.getsource(settings))).body
-    assert isinstance(written, ast.ClassDef)
+    """Read the docstring of each field, as one line; a class's own counts more than that of its base."""
+    bases = [base for base in reversed(settings.__mro__) if is_dataclass(base)]
+    written = [ast.parse(dedent(inspect.getsource(base))).body[0] for base in bases]
     return {
         statement.target.id: " ".join(str(doc.value.value).split())
-        for statement, doc in pairwise(written.body)
+        for definition in written
+        if isinstance(definition, ast.ClassDef)
+        for statement, doc in pairwise(definition.body)
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
         if isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant)
     }

@@ -17,7 +17,14 @@ from sapbert.training.settings import TrainSettings, read_recipe, settings_from
 if TYPE_CHECKING:
     from sapbert.training.loop import OnStep
 
-_GROUPS = {"pooling": "Objective", "batch_size": "Loop", "held_out": "Measuring", "adapter": "Adapters"}
+_GROUPS = {
+    "pooling": "Objective",
+    "batch_size": "Loop",
+    "held_out": "Measuring",
+    "adapter": "Adapters",
+    "max_length": "Loop",
+    "checkpoint_every": "Checkpoints",
+}
 _MEASURED = {
     "retrieval": "held-out synonyms found",
     "first": "training mentions have a right candidate first",

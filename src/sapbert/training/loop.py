@@ -27,7 +27,7 @@ from sapbert.protocols import Encoder
 from sapbert.training.checkpoints import Checkpoints
 from sapbert.training.gather import any_process, joined, sum_gradients, wait_for_all, world
 from sapbert.training.metrics import Metrics, read_metrics
-from sapbert.training.settings import BiosynSettings, TrainSettings
+from sapbert.training.settings import LoopSettings
 from sapbert.training.step import StepReport
 from sapbert.training.unread import Unread
 
@@ -42,7 +42,6 @@ Evaluate = Callable[[Encoder], Mapping[str, float]]
 """Measures the encoder as it is now; returns figures by name. Every process calls it."""
 Scale = Callable[[Tensor], Tensor]
 """What a loss passes through before its gradient is taken, in mixed precision."""
-LoopSettings = TrainSettings | BiosynSettings
 _Row = tuple[int, Mapping[str, float]]
 
 

@@ -45,13 +45,37 @@ _KINDS = {int: "a whole number", float: "a number", Mapping: "a table of numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainSettings:
+class LoopSettings:
+    """What every kind of training is told."""
+
+    max_length: int = 25
+    """Tokens of a name; longer ones are cut."""
+    learning_rate: float = 2e-5
+    """Step size of AdamW, after warm-up."""
+    weight_decay: float = 0.01
+    """How strongly AdamW pulls weights to zero."""
+    schedule: Schedule = "constant"
+    """After warm-up, keep the learning rate or let it fall to nothing at the last step."""
+    warmup: float = 0.0
+    """Fraction of all steps over which the learning rate rises."""
+    clip: float | None = None
+    """Largest norm of the gradient; without it nothing is clipped."""
+    precision: Precision = "fp32"
+    """bf16 and fp16 run the encoder in mixed precision."""
+    seed: int = 33
+    """Same settings and seed, same model."""
+    checkpoint_every: int = 1000
+    """Steps between checkpoints."""
+    keep: int = 2
+    """Checkpoints kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSettings(LoopSettings):
     """Every field is also an option of `sapbert train` and a key of a recipe."""
 
     pooling: PoolingName = "cls"
     """Which vector stands for a name."""
-    max_length: int = 25
-    """Tokens of a name; longer ones are cut."""
     loss: LossName = "ms"
     """What a step minimises."""
     loss_settings: Mapping[str, float] = field(default_factory=dict)
@@ -72,29 +96,11 @@ class TrainSettings:
     """Names encoded at a time, for batches larger than memory; without it all are, in one pass."""
     epochs: float = 1.0
     """Times through all pairs; a fraction ends within an epoch."""
-    learning_rate: float = 2e-5
-    """Step size of AdamW, after warm-up."""
-    weight_decay: float = 0.01
-    """How strongly AdamW pulls weights to zero."""
-    schedule: Schedule = "constant"
-    """After warm-up, keep the learning rate or let it fall to nothing at the last step."""
-    warmup: float = 0.0
-    """Fraction of all steps over which the learning rate rises."""
-    clip: float | None = None
-    """Largest norm of the gradient; without it nothing is clipped."""
-    precision: Precision = "fp32"
-    """bf16 and fp16 run the encoder in mixed precision."""
-    seed: int = 33
-    """Same settings and seed, same model."""
 
     held_out: int = 1000
     """Concepts kept from training to measure with; 0 measures nothing."""
     evaluate_every: int = 1000
     """Steps between measurements."""
-    checkpoint_every: int = 1000
-    """Steps between checkpoints."""
-    keep: int = 2
-    """Checkpoints kept."""
 
     adapter: AdapterName = "none"
     """Train these few parameters instead of the base: Pfeiffer's bottlenecks, or LoRA's low-rank updates."""
@@ -116,13 +122,11 @@ class TrainSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BiosynSettings:
+class BiosynSettings(LoopSettings):
     """Every field is also an option of `sapbert biosyn` and a key of a recipe."""
 
     pooling: PoolingName | None = None
     """Which vector stands for a name; by default as the base was trained, or cls."""
-    max_length: int = 25
-    """Tokens of a name; longer ones are cut."""
     candidates: int = 20
     """Names that a mention learns to tell apart."""
     dense_share: float = 0.5
@@ -140,23 +144,6 @@ class BiosynSettings:
     """Times through all mentions; before each all names are encoded and candidates are sought anew."""
     learning_rate: float = 1e-5
     """Step size of AdamW for the encoder, after warm-up."""
-    weight_decay: float = 0.01
-    """How strongly AdamW pulls weights to zero."""
-    schedule: Schedule = "constant"
-    """After warm-up, keep the learning rate or let it fall to nothing at the last step."""
-    warmup: float = 0.0
-    """Fraction of all steps over which the learning rate rises."""
-    clip: float | None = None
-    """Largest norm of the gradient; without it nothing is clipped."""
-    precision: Precision = "fp32"
-    """bf16 and fp16 run the encoder in mixed precision."""
-    seed: int = 33
-    """Same settings and seed, same model."""
-
-    checkpoint_every: int = 1000
-    """Steps between checkpoints."""
-    keep: int = 2
-    """Checkpoints kept."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -167,7 +154,7 @@ class BiosynSettings:
             raise ConfigError(f"a batch has at least one mention, got {self.batch_size}")
 
 
-def _check(settings: TrainSettings | BiosynSettings) -> None:
+def _check(settings: LoopSettings) -> None:
     """Refuse values that no field of either kind takes."""
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     for name, hint in get_type_hints(type(settings)).items():
