@@ -85,7 +85,9 @@ def test_help_tells_every_setting_its_default_and_its_group(sapbert: Sapbert) ->
     assert "Pairs a step, over all processes. [default: 256]" in said
     assert "--loss <ms|circle|nca|lifted|infonce|triplet|cosine>" in said
     groups = [line for line in shown.splitlines() if line and not line.startswith(" ")][1:]
-    assert groups == ["Arguments:", "Options:", "Objective:", "Loop:", "Measuring:", "Adapters:"]
+    assert groups == [
+        "Arguments:", "Options:", "Objective:", "Loop:", "Measuring:", "Adapters:", "Checkpoints:"
+    ]  # fmt: skip
 
 
 def test_without_options_settings_are_the_defaults(settings_of: Callable[..., TrainSettings]) -> None:
