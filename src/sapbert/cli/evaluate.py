@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sapbert.evaluation.benchmarks import EvaluationSet
     from sapbert.evaluation.rankers import Build
     from sapbert.evaluation.run import Evaluation
+    from sapbert.protocols import Reranker
 
 
 def evaluate(
@@ -34,6 +35,10 @@ def evaluate(
     ] = [],
     baseline: Annotated[
         str | None, typer.Option(help="Measure this instead: exact, tfidf, bm25 or edit.")
+    ] = None,
+    reranker: Annotated[
+        str | None,
+        typer.Option(help="Puts the first 20 names in order: an exported reranker, or MODULE:ATTRIBUTE."),
     ] = None,
     split: Annotated[str, typer.Option(help="Choose by dev; look at test once.")] = "test",
     dictionary: Annotated[
@@ -66,6 +71,7 @@ def evaluate(
     from sapbert.evaluation.benchmarks import open_evaluation_set
     from sapbert.evaluation.compare import System
     from sapbert.evaluation.run import write_evaluation
+    from sapbert.linking.reranking import open_reranker
 
     if bool(models) == (baseline is not None):
         raise ConfigError("give either --model or --baseline")
@@ -73,9 +79,11 @@ def evaluate(
     for target in targets:
         refuse_occupied(target, overwrite=overwrite)
     found = open_evaluation_set(benchmark, dictionary=dictionary, prefix=prefix)
-    runs = list(_runs(found, models, baseline, split, cache))
+    second = open_reranker(reranker) if reranker else None
+    runs = list(_runs(found, models, baseline, split, cache, second))
     for target, (model, ranker, run) in zip(targets, runs, strict=False):
-        settings = {"benchmark": found.name, "split": split, "model": model, "baseline": baseline}
+        measured = {"model": model, "baseline": baseline, "reranker": reranker}
+        settings = {"benchmark": found.name, "split": split, **measured}
         write_evaluation(run, target, benchmark=found, settings=settings, ranker=ranker, overwrite=overwrite)
     if out is not None:
         typer.echo(f"evaluation -> {out}", err=True)
@@ -83,26 +91,37 @@ def evaluate(
     if json:
         typer.echo(json_module.dumps(report.summarise(system, threshold=threshold)))
         return
-    typer.echo(f"{found.name}, {split}: {', '.join(models) or baseline}")
+    told = f"{', '.join(models) or baseline}{f', reranked by {reranker}' if reranker else ''}"
+    typer.echo(f"{found.name}, {split}: {told}")
     for line in report.evaluation_lines(system, threshold=threshold, by_type=by_type):
         typer.echo(line)
 
 
 def _runs(
-    benchmark: EvaluationSet, models: list[str], baseline: str | None, split: str, cache: Path | None
+    benchmark: EvaluationSet,
+    models: list[str],
+    baseline: str | None,
+    split: str,
+    cache: Path | None,
+    reranker: Reranker | None,
 ) -> Iterator[tuple[str | None, str, Evaluation]]:
     """Measure one after the other; yields the model, what identifies its ranker, and the results."""
+    from sapbert.artifacts import fingerprint_of
     from sapbert.evaluation import rankers
     from sapbert.evaluation.run import evaluate
 
+    def named(ranker: str) -> str:
+        return fingerprint_of({"ranker": ranker, "reranker": reranker.fingerprint}) if reranker else ranker
+
     if baseline is not None:
-        yield None, baseline, evaluate(benchmark, rankers.baseline(baseline), split=split)
+        build = rankers.baseline(baseline)
+        yield None, named(baseline), evaluate(benchmark, build, split=split, reranker=reranker)
     measured: dict[str, str] = {}
     for model in models:
         with progress_bar() as progress:
             identity, build = model_ranker(model, cache, partial(progress, "encode"))
             require_another(identity, model, measured)
-            yield model, identity, evaluate(benchmark, build, split=split)
+            yield model, named(identity), evaluate(benchmark, build, split=split, reranker=reranker)
 
 
 def _targets(out: Path | None, models: int) -> list[Path]:
