@@ -28,6 +28,7 @@ _GROUPS = {
 _MEASURED = {
     "retrieval": "held-out synonyms found",
     "first": "training mentions have a right candidate first",
+    "held_out_first": "held-out mentions have a right candidate first",
 }
 _GOES_WITH = {"reduction": "pfeiffer", "rank": "lora", "alpha": "lora"}
 
