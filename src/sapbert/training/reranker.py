@@ -175,10 +175,8 @@ class _Reranking:
 
     def _step(self, batch: Sequence[LabelledChoice], scale: Scale) -> StepReport:
         """Add the gradient of some mentions to the parameters."""
-        right, there = (
-            _padded([own.right for own in batch]),
-            _padded([[True] * len(own.right) for own in batch]),
-        )
+        right = _padded([own.right for own in batch])
+        there = _padded([[True] * len(own.right) for own in batch])
         mask = to_device(there, self._device)  # (mentions, k)
         scores = torch.full(there.shape, -torch.inf, device=self._device)
         loss = marginal_loss(scores.masked_scatter(mask, self._scores(batch)), to_device(right, self._device))
