@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.linking.formats import FIELDS, CsvFormat, JsonlFormat, Linked, TextFormat, carried_names
 from sapbert.linking.linker import Candidate
+from sapbert.linking.search import How
 from sapbert.linking.sssom import SssomFormat
 from sapbert.linking.usagi import UsagiFormat
 
@@ -104,6 +105,19 @@ def test_sssom_says_how_and_how_near() -> None:
         "semapv:SemanticSimilarityThresholdMatching", "0.71", ""
     )  # fmt: skip
     assert (nil["object_id"], nil["object_source"]) == ("sssom:NoTermFound", "sapbert.index:f00d")
+
+
+@pytest.mark.parametrize("how", get_args(How))
+def test_every_way_to_find_a_candidate_is_a_justification(how: How) -> None:
+    linked = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, how)])]
+    [row] = written(SssomFormat(("x",), "f00d", "{}"), linked, delimiter="\t")
+    assert row["mapping_justification"].startswith("semapv:")
+
+
+def test_a_reranked_candidate_has_both_scores() -> None:
+    linked = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, "reranked", 7.25)])]
+    [row] = written(CsvFormat(()), linked)
+    assert (row["score"], row["how"], row["rerank_score"]) == ("0.5", "reranked", "7.25")
 
 
 def test_a_similarity_is_never_negative() -> None:
