@@ -136,6 +136,8 @@ def test_pubtator_files_keep_mentions_as_written_and_nil_ones(tmp_path: Path) ->
         ("Tin ears", "Tin ears. A study"),
         ("tin ear", "One had a tin ear (see Fig. x)."),
         ("moss lung", "Two had moss lung vs. clay lung!"),
+        ("Two", "Two had moss lung vs. clay lung!"),
+        ("clay lung!", "Two had moss lung vs. clay lung!"),
         ("glimmers", "The glimmers"),
         ("lung! The", "Two had moss lung vs. clay lung! The glimmers"),
     ],

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -41,10 +41,10 @@ def test_csv_has_a_row_a_candidate_and_carries_the_input_along() -> None:
     assert list(first) == ["id", "name", *FIELDS]
     assert list(first.values()) == [
         "7", "heart\nattack",
-        "1", "omop:4329847", "Myocardial infarction", "Heart attack", "1.0", "0.97", "exact",
+        "1", "omop:4329847", "Myocardial infarction", "Heart attack", "1.0", "0.97", "exact", "",
     ]  # fmt: skip
     assert (second["rank"], second["matched_name"], second["confidence"]) == ("2", 'Pain\tin the "chest"', "")
-    assert list(nil.values()) == ["", "xyz", "1", "NIL", "", "", "", "", ""]
+    assert list(nil.values()) == ["", "xyz", "1", "NIL", *[""] * 6]
 
 
 def test_jsonl_keeps_the_values_of_the_input() -> None:

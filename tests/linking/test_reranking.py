@@ -189,6 +189,15 @@ def test_the_candidates_of_labelled_mentions_say_which_are_right(bench: Bench) -
     assert (made.context, made.inputs) == (True, {"a": {}})
 
 
+def test_what_is_learned_is_what_the_search_found(bench: Bench) -> None:
+    [[nearest]] = bench.linker.link(["hart atack"], k=1)
+    bench.linker.add_mentions([("hart atack", "hp:2")])  # which then answers before the search does
+    labelled = [Labelled("hart atack", frozenset(["mesh:D1"]))]
+    [made] = label_choices(bench.linker, labelled, candidates=3, context=False, inputs={}).choices
+
+    assert (made.choice.names[0], made.choice.scores[0]) == (nearest.name, nearest.score)
+
+
 def test_mentions_of_another_vocabulary_are_refused(bench: Bench) -> None:
     with pytest.raises(SapbertError, match="no mention has a concept of the index"):
         label_choices(
