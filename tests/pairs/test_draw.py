@@ -292,7 +292,7 @@ def folded(rows: list[Row]) -> dict[str, set[str]]:
     return concepts
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=rows)
 def test_pairs_and_ambiguous_names_are_those_that_plain_sets_tell(draw: Draw, rows: list[Row]) -> None:
     rows = rows + english("z:1", "always", "there")

@@ -85,7 +85,7 @@ def test_another_linker_is_asked_by_name(client: TestClient) -> None:
 
 
 @given(st.lists(WORDS, min_size=1, max_size=200), st.integers(min_value=1, max_value=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_stream_says_line_by_line_what_an_answer_says_whole(
     make_bench: MakeBench, mentions: list[str], k: int
 ) -> None:

@@ -157,7 +157,7 @@ def test_any_function_can_be_called_on_the_thread() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.lists(st.text(max_size=3), min_size=1, max_size=90))))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_everybody_gets_the_answers_to_their_own(asked: list[tuple[str, list[str]]]) -> None:
     def worker(key: str) -> Callable[[list[str]], list[str]]:
         return lambda texts: [key + text for text in texts]

@@ -132,14 +132,14 @@ def test_a_body_of_fifty_megabytes_is_refused_before_it_is_taken(service: Servic
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_bytes_at_all_are_survived(service: Service, data: bytes) -> None:
     service.send(data + b"\r\n\r\n", half_close=True)
     assert service.lives()
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_body_at_all_is_answered(service: Service, body: bytes) -> None:
     status, content = service.post(body)
     assert status in (200, 400, 422)

@@ -28,7 +28,7 @@ def served_of(rows: list[Row], folder: Path) -> Served:
 
 
 @given(ROWS, st.text(alphabet="abAé\U0001f600", max_size=3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_search_finds_what_begins_so_as_a_slow_one_does(rows: list[Row], prefix: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         served = served_of(rows, Path(folder) / "bench")
@@ -48,7 +48,7 @@ def test_a_search_finds_what_begins_so_as_a_slow_one_does(rows: list[Row], prefi
 
 
 @given(ROWS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_names_of_a_concept_are_those_it_was_given(rows: list[Row]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         served = served_of(rows, Path(folder) / "bench")

@@ -39,7 +39,6 @@ def test_the_service_does_what_its_description_says(described: Any, path: str, m
     @given(cases)
     @settings(
         max_examples=20,
-        deadline=None,
         database=None,
         derandomize=True,
         phases=(Phase.explicit, Phase.generate),

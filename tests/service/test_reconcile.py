@@ -129,7 +129,7 @@ def test_what_cannot_be_found_has_no_candidates_and_harms_no_other(
         max_size=8,
     )
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_query_has_one_result_in_the_shape_of_the_protocol(
     make_bench: MakeBench, queries: dict[str, Any]
 ) -> None:

@@ -124,7 +124,7 @@ tables = st.integers(2, 4).flatmap(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=tables, delimiter=st.sampled_from(",;\t|"))
 def test_tables_are_read_and_written_as_python_does(
     page: Page, table: list[list[str]], delimiter: str
