@@ -101,8 +101,7 @@ async def _texts(
     waiting = iter(mentions)
     async for piece in pieces:
         answers = ({"mention": next(waiting), "candidates": candidates} for candidates in piece)
-        # Half a surrogate pair, which JSON can carry, goes back as it came: escaped.
-        yield [json.dumps(answer, ensure_ascii=False).encode(errors="backslashreplace") for answer in answers]
+        yield [json.dumps(answer, ensure_ascii=False).encode() for answer in answers]
 
 
 async def _stream(first: list[bytes], rest: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:

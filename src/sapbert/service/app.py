@@ -26,6 +26,8 @@ _WORDS = {
     "There was an error parsing the body": "the body is no JSON",
 }
 """For what the framework says in words of its own."""
+_MESSAGES = {"string_unicode": "half a surrogate pair is no text"}
+"""For what pydantic says in words of its own, by its kind of error."""
 
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -82,4 +84,5 @@ async def _invalid(_request: Request, error: Exception) -> Response:
     if first["type"] == "json_invalid":
         return problem(HTTPException(400, "the body is no JSON"))
     where = ".".join(map(str, first["loc"][1:]))
-    return problem(HTTPException(422, f"{where or first['loc'][0]}: {first['msg']}"))
+    message = _MESSAGES.get(first["type"], first["msg"])
+    return problem(HTTPException(422, f"{where or first['loc'][0]}: {message}"))

@@ -54,7 +54,7 @@ class EntityQuery(BaseModel):
 
     query: str = ""
     type: Ids = []
-    limit: Annotated[float, Field(ge=1)] = 5
+    limit: Annotated[float, Field(ge=1, strict=True, allow_inf_nan=False)] = 5
     properties: list[Condition] = []
     type_strict: Literal["any", "should", "all"] = "any"
 
