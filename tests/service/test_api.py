@@ -188,6 +188,24 @@ def test_a_value_that_cannot_work_is_told_in_one_line(
     assert error_of(client.post("/v1/link", json=asked), status) == error
 
 
+@pytest.mark.parametrize("path", ["/v1/link", "/v1/map"])
+@pytest.mark.parametrize(
+    "kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
+)
+def test_a_body_that_is_not_called_json_is_not_looked_at(
+    client: TestClient, path: str, kind: str | None
+) -> None:
+    headers = {} if kind is None else {"Content-Type": kind}
+    found = client.post(path, content=b'{"mentions": ["cold"]}', headers=headers)
+    assert error_of(found, 415) == "send application/json, and say so in Content-Type"
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
+def test_json_may_be_called_so_in_several_ways(client: TestClient, kind: str) -> None:
+    found = client.post("/v1/link", content=b'{"mentions": ["cold"]}', headers={"Content-Type": kind})
+    assert found.status_code == 200
+
+
 @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400"])
 def test_what_is_no_finite_number_is_refused(client: TestClient, number: bytes) -> None:
     found = post(client, b'{"mentions": ["a"], "threshold": ' + number + b"}")

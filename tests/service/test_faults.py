@@ -106,11 +106,6 @@ def test_a_broken_body_is_refused_and_harms_nobody(service: Service, body: bytes
     assert service.lives()
 
 
-def test_a_body_of_another_kind_is_refused(service: Service) -> None:
-    assert service.post(GOOD, "Content-Type: text/plain")[0] == 422
-    assert service.post(b"a=b", "Content-Type: multipart/form-data; boundary=x")[0] == 422
-
-
 @pytest.mark.parametrize("told", [True, False])
 def test_a_body_of_fifty_megabytes_is_refused_before_it_is_taken(service: Service, told: bool) -> None:
     with service.connect() as connection:

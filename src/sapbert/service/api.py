@@ -11,13 +11,13 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from sapbert.linking.linker import LinkSettings
 from sapbert.service import lookup
-from sapbert.service.asking import Row, call, exchange_of, link
+from sapbert.service.asking import Row, call, exchange_of, link, require_kind
 from sapbert.service.limits import refused
 from sapbert.service.linkers import Served
 from sapbert.service.metrics import CONTENT_TYPE
@@ -52,6 +52,11 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem} for status in (*statuses, 401, 429, 503)}
 
 
+async def _require_json(request: Request) -> None:
+    """Look at the kind of a body before its content, of which the framework would say something obscure."""
+    require_kind(request, "application/json")
+
+
 router = APIRouter(prefix="/v1")
 
 
@@ -65,8 +70,9 @@ router = APIRouter(prefix="/v1")
             "description": f"All answers; or, with Accept: {NDJSON}, one a line as they are found.",
             "content": {NDJSON: {"schema": {"type": "string"}}},
         },
-        **_problems(400, 404, 413, 422),
+        **_problems(400, 404, 413, 415, 422),
     },
+    dependencies=[Depends(_require_json)],
 )
 async def link_mentions(asked: LinkRequest, request: Request, linker: LinkerName = None) -> Response:
     """Return the best candidates of each mention, best first; none is NIL."""
@@ -147,7 +153,12 @@ async def search(
     return SearchAnswer(results=results)
 
 
-@router.post("/map", summary="Draw what is near a mention", responses=_problems(400, 404, 413, 422))
+@router.post(
+    "/map",
+    summary="Draw what is near a mention",
+    responses=_problems(400, 404, 413, 415, 422),
+    dependencies=[Depends(_require_json)],
+)
 async def surroundings(asked: MapRequest, request: Request, linker: LinkerName = None) -> MapAnswer:
     """Return the nearest names of a mention, laid into a plane."""
     exchange = exchange_of(request)

@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
 from sapbert.service import lookup, preview
-from sapbert.service.asking import call, exchange_of
+from sapbert.service.asking import call, exchange_of, require_kind
 from sapbert.service.guard import KEY_PARAMETER, RECONCILE, Exchange
 from sapbert.service.limits import refused
 from sapbert.service.linkers import Served
@@ -51,9 +51,7 @@ async def manifest_or_answer(request: Request, linker: str | None = None) -> Any
 @router.post("/{linker}")
 async def answer_form(request: Request, linker: str | None = None) -> Any:
     """Answer queries, or extend data, as a form asks."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != _FORM:
-        raise refused(415, f"send a form ({_FORM})")
+    require_kind(request, _FORM)
     try:
         form = parse_qs((await request.body()).decode(), max_num_fields=20)
     except ValueError:

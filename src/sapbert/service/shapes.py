@@ -1,8 +1,8 @@
 """What goes over the wire: requests and answers of `/v1`.
 
 Fields are called what the columns of `sapbert link` are called. Nothing unknown is taken, and nothing that is
-only nearly of its type (`"k": true`): what was guessed in silence would give wrong links. Counts are checked against the configured limits in
-`service.api`; the bounds here hold whatever the configuration says.
+only nearly of its type (`"k": true`): what was guessed in silence would give wrong links. Counts are checked
+against the configured limits in `service.api`; the bounds here hold whatever the configuration says.
 """
 
 from __future__ import annotations
