@@ -288,6 +288,22 @@ def test_every_answer_has_an_identifier_and_the_headers_of_safety(bench: Bench, 
     assert "server" not in first.headers
 
 
+@pytest.mark.parametrize("path", ["/", "/page/app.js", "/v1/health", "/v1/search?prefix=c", "/reconcile"])
+def test_head_is_answered_as_get_is_but_without_a_body(bench: Bench, logged: list[str], path: str) -> None:
+    asked, whole = bench.client.head(path), bench.client.get(path)
+
+    assert (asked.status_code, asked.content) == (200, b"")
+    for name in ("content-length", "content-type"):
+        assert asked.headers[name] == whole.headers[name]
+    assert [json.loads(line)["method"] for line in logged] == ["HEAD", "GET"]
+
+
+def test_head_opens_no_more_than_get_does(make_bench: MakeBench, key: str) -> None:
+    client = with_key(make_bench, key).client
+    assert [client.head(path).status_code for path in ("/reconcile", "/v1/version")] == [200, 401]
+    assert client.head("/v1/link", headers=bearer(key)).status_code == 405
+
+
 def test_pages_of_others_may_read_reconciliation_and_nothing_else(bench: Bench) -> None:
     elsewhere = {"Origin": "https://elsewhere.example"}
     for path in ("/reconcile", "/reconcile/nothing", "/reconcile/disease/suggest/type?prefix=T"):

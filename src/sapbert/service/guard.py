@@ -56,6 +56,7 @@ class Exchange:
     """One request, as far as the guard and the log know it."""
 
     id: str
+    method: str
     service: Service
     state: State
     """The configuration it began with, and keeps."""
@@ -101,7 +102,10 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(uuid.uuid4().hex, self._service, self._service.state)
+        exchange = Exchange(uuid.uuid4().hex, scope["method"], self._service, self._service.state)
+        if exchange.method == "HEAD":
+            # Routes know GET alone. It is a copy, since the server looks at its own to leave the body out.
+            scope = {**scope, "method": "GET"}
         scope[EXCHANGE] = exchange
         outlet = _Outlet(send, exchange, shared=scope["path"].startswith(RECONCILE))
         start = time.perf_counter()
@@ -176,7 +180,7 @@ class Guard:
         self._service.metrics.request(route, exchange.status, seconds)
         fields: dict[str, Any] = {
             "id": exchange.id,
-            "method": scope["method"],
+            "method": exchange.method,
             "route": route,
             "status": exchange.status,
             "ms": round(1000 * seconds, 2),
