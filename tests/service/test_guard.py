@@ -117,17 +117,29 @@ def test_a_key_opens_the_service(make_bench: MakeBench, key: str) -> None:
     assert client.post("/v1/link", json=ASKED, headers=elsewhere).status_code == 200
 
 
-@pytest.mark.parametrize("headers", [{}, bearer("wrong"), {"Authorization": "Basic x"}, bearer("\u00e9")])
+NONE, UNKNOWN = "give a key: Authorization: Bearer KEY", "this key is not known"
+
+
+@pytest.mark.parametrize(
+    ("headers", "error"),
+    [
+        ({}, NONE),
+        ({"Authorization": "Basic x"}, NONE),
+        (bearer(""), NONE),
+        (bearer("wrong"), UNKNOWN),
+        (bearer("\u00e9"), UNKNOWN),
+    ],
+)
 @pytest.mark.parametrize(
     "path", ["/v1/link", "/v1/version", "/metrics", "/v1/openapi.json", "/reconcile?queries={}"]
 )
 def test_without_a_key_nothing_is_told(
-    make_bench: MakeBench, key: str, path: str, headers: dict[str, str]
+    make_bench: MakeBench, key: str, path: str, headers: dict[str, str], error: str
 ) -> None:
     client = with_key(make_bench, key).client
     encoded = {name.encode(): value.encode() for name, value in headers.items()}
     found = client.request("POST" if path == "/v1/link" else "GET", path, headers=encoded)
-    assert error_of(found, 401) == "send a key: Authorization: Bearer KEY"
+    assert error_of(found, 401) == error
     assert found.headers["www-authenticate"] == "Bearer"
 
 
@@ -138,7 +150,8 @@ def test_some_things_are_open_to_all(make_bench: MakeBench, key: str, path: str)
 
 def test_a_wrong_key_is_refused_even_where_none_is_needed(make_bench: MakeBench, key: str) -> None:
     client = with_key(make_bench, key).client
-    assert error_of(client.get("/reconcile", headers=bearer("wrong")), 401)
+    assert error_of(client.get("/reconcile", headers=bearer("wrong")), 401) == UNKNOWN
+    assert error_of(client.get("/reconcile", params={"key": "wrong"}), 401) == UNKNOWN
 
 
 def test_a_key_in_the_address_counts_for_reconciliation_alone(make_bench: MakeBench, key: str) -> None:

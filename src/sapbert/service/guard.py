@@ -234,8 +234,14 @@ def _identify(scope: Scope, exchange: Exchange) -> None:
     exchange.key = owner_of(key.strip(), keys) if key else None
     if exchange.key is not None:
         exchange.allowance = exchange.state.allowances[exchange.key]
-    elif key or not _is_open(scope, path):
-        raise HTTPException(401, "send a key: Authorization: Bearer KEY", {"WWW-Authenticate": "Bearer"})
+    elif key:
+        raise _unauthorized("this key is not known")
+    elif not _is_open(scope, path):
+        raise _unauthorized("give a key: Authorization: Bearer KEY")
+
+
+def _unauthorized(message: str) -> HTTPException:
+    return HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 
 def _require_own_name(scope: Scope, public_url: str | None) -> None:

@@ -18,6 +18,8 @@ export function useKey(text) {
   key = text;
 }
 
+export const hasKey = () => key !== null;
+
 async function ask(path, options = {}) {
   const headers = { ...options.headers };
   if (key) headers.Authorization = `Bearer ${key}`;
