@@ -289,8 +289,19 @@ def test_names_are_found_by_how_they_begin(client: TestClient) -> None:
     ]
     typed = client.get("/v1/search", params={"prefix": "c", "type": ["T033", "T184"], "limit": 1}).json()
     assert [row["concept_id"] for row in typed["results"]] == ["hp:2"]
+    spaced = client.get("/v1/search", params={"prefix": "c", "namespace": ["MSH"]}).json()
+    assert [row["concept_id"] for row in spaced["results"]] == ["mesh:D1", "mesh:D2"]
     assert client.get("/v1/search?prefix=zzz").json() == {"results": []}
     assert client.get("/v1/search?prefix=%20").json() == {"results": []}
+
+
+@pytest.mark.parametrize(("searched", "linked"), [("type", "types"), ("namespace", "prefixes")])
+def test_a_filter_that_the_index_does_not_know_is_refused_as_in_linking(
+    client: TestClient, searched: str, linked: str
+) -> None:
+    error = error_of(client.get("/v1/search", params={"prefix": "c", searched: "T9"}), 422)
+    assert error == error_of(client.post("/v1/link", json={"mentions": ["c"], linked: ["T9"]}), 422)
+    assert "the index has no " in error
 
 
 def test_identifiers_are_found_by_how_they_begin(client: TestClient) -> None:

@@ -24,6 +24,7 @@ OPERATIONS = [
     ("/v1/ready", "GET"),
     ("/metrics", "GET"),
 ]
+FILTERED = ("/v1/link", "/v1/search", "/v1/map")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def test_the_service_does_what_its_description_says(described: Any, path: str, m
     )
     def hold(case: Any) -> None:
         # Words that an index does not know, and configured limits, are not part of the description.
-        case.call_and_validate(excluded_checks=[positive_data_acceptance] if method == "POST" else [])
+        case.call_and_validate(excluded_checks=[positive_data_acceptance] if path in FILTERED else [])
 
     hold()
 

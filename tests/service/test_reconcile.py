@@ -268,6 +268,12 @@ def test_where_nothing_begins_so_the_nearest_are_suggested(client: TestClient) -
     assert suggested(client, "entity", prefix="hart atack", cursor=5) == []
 
 
+def test_nothing_is_suggested_of_a_type_that_is_unheard_of(client: TestClient) -> None:
+    assert suggested(client, "entity", prefix="co", type="unheard of") == []
+    assert suggested(client, "entity", prefix="hart atack", type="unheard of") == []
+    assert ids(suggested(client, "entity", prefix="co", type=["unheard of", "T033"])) == ["hp:1"]
+
+
 def test_types_and_properties_are_suggested(client: TestClient) -> None:
     assert ids(suggested(client, "type", prefix="t0")) == ["T033", "T047"]
     assert ids(suggested(client, "property", prefix="sour")) == ["source"]

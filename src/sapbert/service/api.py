@@ -144,12 +144,20 @@ async def search(
     type: Annotated[
         list[Word], Query(max_length=MOST_WORDS, description="Only concepts of these types.")
     ] = [],  # noqa: B006  # the framework copies it
+    namespace: Annotated[
+        list[Word],
+        Query(max_length=MOST_WORDS, description="Only concepts whose identifier begins so: mesh."),
+    ] = [],  # noqa: B006  # as above
     linker: LinkerName = None,
 ) -> SearchAnswer:
     """Return concepts with a name that begins so, or an identifier (`mesh:D0092`)."""
     exchange = exchange_of(request)
     served = exchange.state.linker(linker)
-    results = await call(exchange, served, lambda: lookup.search(served, prefix, limit=limit, types=type))
+    results = await call(
+        exchange,
+        served,
+        lambda: lookup.search(served, prefix, limit=limit, types=type, namespaces=namespace),
+    )
     return SearchAnswer(results=results)
 
 

@@ -44,8 +44,8 @@ export const concept = async (linker, id, signal) => {
   return (await ask(path, { signal })).json();
 };
 
-export const search = async (linker, prefix, type, signal) => {
-  const values = { linker, prefix, limit: 12, ...(type ? { type } : {}) };
+export const search = async (linker, prefix, { types, prefixes }, signal) => {
+  const values = { linker, prefix, limit: 12, ...(types && { type: types }), ...(prefixes && { namespace: prefixes }) };
   return (await (await ask(address("v1/search", values), { signal })).json()).results;
 };
 
