@@ -157,24 +157,27 @@ def test_queries_in_the_address_are_answered_too(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "status"),
+    ("form", "status", "where"),
     [
-        ({"queries": "{"}, 400),
-        ({"queries": "[]"}, 422),
-        ({"queries": '{"q0": 7}'}, 422),
-        ({"queries": '{"q0": {"query": "a", "limit": 0}}'}, 422),
-        ({"queries": '{"q0": {"query": "a", "limit": true}}'}, 422),
-        ({"queries": '{"q0": {"query": "a", "limit": NaN}}'}, 422),
-        ({"queries": '{"q0": {"query": "a", "limit": 1e400}}'}, 422),
-        ({"queries": '{"q0": {"query": ["a"]}}'}, 422),
-        ({"queries": "[" * 20_000}, 400),
-        ({"extend": '{"ids": "x"}'}, 422),
-        ({"something": "else"}, 400),
-        ({}, 415),
+        ({"queries": "{"}, 400, "queries: "),
+        ({"queries": "[]"}, 422, "queries: Input should be an object"),
+        ({"queries": '{"q0": 7}'}, 422, "queries.q0: "),
+        ({"queries": '{"q0": {"query": "a", "limit": 0}}'}, 422, "queries.q0.limit: "),
+        ({"queries": '{"q0": {"query": "a", "limit": true}}'}, 422, "queries.q0.limit: "),
+        ({"queries": '{"q0": {"query": "a", "limit": NaN}}'}, 422, "queries.q0.limit: "),
+        ({"queries": '{"q0": {"query": "a", "limit": 1e400}}'}, 422, "queries.q0.limit: "),
+        ({"queries": '{"q0": {"query": ["a"]}}'}, 422, "queries.q0.query: "),
+        ({"queries": "[" * 20_000}, 400, "queries: "),
+        ({"extend": "7"}, 422, "extend: "),
+        ({"extend": '{"ids": "x"}'}, 422, "extend.ids: "),
+        ({"something": "else"}, 400, "send queries or extend"),
+        ({}, 415, "send application/x-www-form-urlencoded"),
     ],
 )
-def test_a_form_that_cannot_be_read_is_refused(client: TestClient, form: dict[str, str], status: int) -> None:
-    assert error_of(client.post("/reconcile", data=form), status)
+def test_a_form_that_cannot_be_read_is_refused(
+    client: TestClient, form: dict[str, str], status: int, where: str
+) -> None:
+    assert error_of(client.post("/reconcile", data=form), status).startswith(where)
 
 
 def test_too_large_a_batch_is_refused(client: TestClient) -> None:

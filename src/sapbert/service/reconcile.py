@@ -130,27 +130,27 @@ async def _answer(request: Request, linker: str | None, form: dict[str, list[str
     exchange = exchange_of(request)
     served = exchange.state.linker(linker)
     if form.get("queries"):
-        queries = _parsed(QueryBatch, form["queries"][0])
+        queries = _parsed(QueryBatch, form, "queries")
         if len(queries) > BATCH:
             raise refused(413, f"at most {BATCH} queries in a batch")
         return await reconcile(exchange, served, queries)
     if form.get("extend"):
-        asked = _parsed(TypeAdapter(Extension), form["extend"][0])
+        asked = _parsed(TypeAdapter(Extension), form, "extend")
         if len(asked.ids) > BATCH:
             raise refused(413, f"at most {BATCH} identifiers in a batch")
         return await call(exchange, served, lambda: extend(served, asked))
     raise refused(400, "send queries or extend, as JSON in a form")
 
 
-def _parsed(shape: TypeAdapter[Any], text: str) -> Any:
+def _parsed(shape: TypeAdapter[Any], form: dict[str, list[str]], field: str) -> Any:
     try:
-        return shape.validate_json(text)
+        return shape.validate_json(form[field][0])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         if first["type"] == "json_invalid":
-            raise refused(400, "this is no JSON") from None
-        where = ".".join(map(str, first["loc"]))
-        raise refused(422, f"{where or 'it'}: {first['msg']}") from None
+            raise refused(400, f"{field}: this is no JSON") from None
+        where = ".".join(map(str, (field, *first["loc"])))
+        raise refused(422, f"{where}: {first['msg']}") from None
 
 
 def _suggested(names: dict[str, str], prefix: str, cursor: int) -> list[dict[str, str]]:

@@ -45,7 +45,8 @@ export const concept = async (linker, id, signal) => {
 };
 
 export const search = async (linker, prefix, { types, prefixes }, signal) => {
-  const values = { linker, prefix, limit: 12, ...(types && { type: types }), ...(prefixes && { namespace: prefixes }) };
+  const wanted = Object.entries({ type: types, namespace: prefixes }).filter(([, value]) => value);
+  const values = { linker, prefix, limit: 12, ...Object.fromEntries(wanted) };
   return (await (await ask(address("v1/search", values), { signal })).json()).results;
 };
 
