@@ -83,7 +83,7 @@ def serve(plan: Plan, on_listening: Callable[[str, Sequence[str]], None]) -> Non
     logging.config.dictConfig(logging_config(texts=plan.log_mentions))
     # With several workers too: what cannot be opened is told once, here.
     state = plan.load(verify=True)
-    with _listening(plan) as listener, suppress(KeyboardInterrupt):
+    with _listening(plan) as listener, _stoppable():
         host = f"[{plan.host}]" if ":" in plan.host else plan.host
         on_listening(f"http://{host}:{listener.getsockname()[1]}", list(state.linkers))
         if plan.workers == 1:
@@ -91,6 +91,20 @@ def serve(plan: Plan, on_listening: Callable[[str, Sequence[str]], None]) -> Non
         else:
             del state
             _supervise(plan, listener)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Take being told to stop, by SIGTERM as by Ctrl-C, for success: the process ends with 0.
+
+    uvicorn raises both again when it has stopped, and the first would end a single process with 143.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _supervise(plan: Plan, listener: socket.socket) -> None:
