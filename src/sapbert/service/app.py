@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from sapbert.service import api, reconcile, static
 from sapbert.service.guard import FAILED, Guard, problem
 from sapbert.service.metrics import Metrics
+from sapbert.service.shapes import fault_of
 from sapbert.service.state import Service, State
 from sapbert.version import __version__
 
@@ -26,8 +27,6 @@ _WORDS = {
     "There was an error parsing the body": "the body is no JSON",
 }
 """For what the framework says in words of its own."""
-_MESSAGES = {"string_unicode": "half a surrogate pair is no text"}
-"""For what pydantic says in words of its own, by its kind of error."""
 
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -83,6 +82,4 @@ async def _invalid(_request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return problem(HTTPException(400, "the body is no JSON"))
-    where = ".".join(map(str, first["loc"][1:]))
-    message = _MESSAGES.get(first["type"], first["msg"])
-    return problem(HTTPException(422, f"{where or first['loc'][0]}: {message}"))
+    return problem(HTTPException(422, fault_of({**first, "loc": first["loc"][1:] or first["loc"]})))

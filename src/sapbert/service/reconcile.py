@@ -23,6 +23,7 @@ from sapbert.service.guard import KEY_PARAMETER, RECONCILE, Exchange
 from sapbert.service.limits import refused
 from sapbert.service.linkers import Served
 from sapbert.service.reconciling import PROPERTIES, Extension, QueryBatch, extend, reconcile, suggest_concepts
+from sapbert.service.shapes import fault_of
 from sapbert.version import __version__
 
 BATCH = 100
@@ -149,8 +150,7 @@ def _parsed(shape: TypeAdapter[Any], form: dict[str, list[str]], field: str) -> 
         first = error.errors(include_url=False, include_input=False)[0]
         if first["type"] == "json_invalid":
             raise refused(400, f"{field}: this is no JSON") from None
-        where = ".".join(map(str, (field, *first["loc"])))
-        raise refused(422, f"{where}: {first['msg']}") from None
+        raise refused(422, fault_of(first, field)) from None
 
 
 def _suggested(names: dict[str, str], prefix: str, cursor: int) -> list[dict[str, str]]:

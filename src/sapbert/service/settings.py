@@ -27,6 +27,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sapbert.errors import ConfigError
+from sapbert.service.shapes import fault_of
 from sapbert.training.settings import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -155,8 +156,7 @@ def _checked(content: dict[str, Any]) -> ServiceSettings:
         return TypeAdapter(ServiceSettings).validate_python({"linkers": {}, **content})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{where}: {first['msg']}") from error
+        raise ConfigError(fault_of(first)) from error
 
 
 def _tables(content: dict[str, Any], name: str) -> dict[str, Any]:

@@ -7,7 +7,8 @@ against the configured limits in `service.api`; the bounds here hold whatever th
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -26,10 +27,19 @@ _EXAMPLE: JsonDict = {
     "types": ["C"],
 }
 
+_MESSAGES = {"string_unicode": "half a surrogate pair is no text"}
+"""For what pydantic says in words of its own, by its kind of error."""
+
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 Words = Annotated[list[Word], Field(max_length=MOST_WORDS)]
 # Without a bound, be it this one, half a surrogate pair would pass, which no file can hold.
 Mention = Annotated[str, Field(min_length=0)]
+
+
+def fault_of(first: Mapping[str, Any], *above: str) -> str:
+    """Say where one of pydantic's errors lies, and what is wrong, without a word of what was sent."""
+    where = ".".join(map(str, (*above, *first["loc"])))
+    return f"{where}: {_MESSAGES.get(first['type'], first['msg'])}"
 
 
 class _Request(BaseModel):
