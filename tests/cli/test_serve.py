@@ -67,12 +67,6 @@ def test_a_port_in_use_is_told(sapbert: Sapbert, index: Path) -> None:
     assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in line
 
 
-def test_something_must_be_served(sapbert: Sapbert) -> None:
-    done = sapbert("serve")
-    assert done.code == 2
-    assert "give an index" in done.err
-
-
 def test_a_new_key_fits_the_configuration_and_is_told_once(sapbert: Sapbert, tmp_path: Path) -> None:
     done = sapbert("serve", "--new-key", "alice")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sapbert.artifacts import load_manifest
 from sapbert.curies import parse_curie
+from sapbert.defaults import chosen, is_default, shipped
 from sapbert.errors import ConfigError
 from sapbert.index.folder import KIND
 from sapbert.linking.linker import Linker, LinkSettings
@@ -47,7 +48,10 @@ class Served:
 def verify_indexes(linkers: Mapping[str, LinkerSettings]) -> None:
     """Compare every file of every index with its checksum; a damaged one is refused."""
     for settings in linkers.values():
-        load_manifest(settings.index, kind=KIND)
+        load_manifest(chosen(settings.index, "index"), kind=KIND)
+        if is_default(settings.index):
+            # Others hold their encoder, and a checksum of it.
+            load_manifest(shipped("encoder"))
 
 
 def open_linkers(linkers: Mapping[str, LinkerSettings], *, threads: int | None) -> dict[str, Served]:

@@ -48,8 +48,8 @@ _STOP_SECONDS = 30
 class Plan:
     """How the service is started."""
 
-    path: Path
-    """A configuration, or an index."""
+    what: str
+    """A configuration, or an index; or the word `default`."""
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
@@ -63,7 +63,7 @@ class Plan:
 
     def load(self, *, verify: bool) -> State:
         """Open what is served; refused where strangers could ask."""
-        settings = settings_of(self.path)
+        settings = settings_of(self.what)
         self._require_keys(settings)
         share = max(1, usable_cores() // self.workers)
         return load_state(settings, threads=self.threads or share, verify=verify)
