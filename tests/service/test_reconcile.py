@@ -16,12 +16,8 @@ from sapbert.service.keys import make_key
 from sapbert.service.reconcile import BATCH
 from sapbert.service.settings import KeySettings
 from sapbert.version import __version__
-from tests.conftest import GOLDEN
 from tests.service import schemas
-from tests.service.conftest import Bench, MakeBench, error_of
-
-REQUESTS = sorted((GOLDEN / "openrefine").glob("*.http"))
-"""Requests as OpenRefine composes them (its class StandardReconConfig), with invented content."""
+from tests.service.conftest import MakeBench, error_of
 
 
 def ask(client: TestClient, queries: Any, path: str = "/reconcile") -> Any:
@@ -339,35 +335,3 @@ def test_a_preview_of_many_names_says_how_many_more_there_are(make_bench: MakeBe
     assert "and 588 more" in client.get("/reconcile/many/preview?id=x:1").text
     shown = client.get("/v1/concepts/x:1").json()
     assert (len(shown["names"]), shown["name_count"]) == (500, 600)
-
-
-# OpenRefine's own requests
-
-
-@pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.stem)
-def test_what_openrefine_sends_is_answered(bench: Bench, path: Any) -> None:
-    head, _, body = path.read_bytes().decode().replace("\r\n", "\n").partition("\n\n")
-    first, *rest = head.splitlines()
-    method, target, _ = first.split(" ")
-    headers = dict(line.split(": ", 1) for line in rest)
-
-    answer = bench.client.request(method, target, headers=headers, content=body.strip())
-
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["access-control-allow-origin"] == "*"
-    name = path.stem.partition("-")[0]
-    expected = {
-        "manifest": schemas.MANIFEST,
-        "reconcile": schemas.RESULTS,
-        "suggest": schemas.SUGGESTED_CONCEPTS,
-        "propose": schemas.PROPOSED,
-        "extend": schemas.EXTENDED,
-    }
-    if name in expected:
-        jsonschema.validate(answer.json(), expected[name])
-
-
-def test_openrefine_is_recorded() -> None:
-    assert {path.stem.partition("-")[0] for path in REQUESTS} == {
-        "manifest", "reconcile", "suggest", "propose", "extend", "preview"
-    }  # fmt: skip

@@ -265,7 +265,8 @@ def _is_address(host: str) -> bool:
 def _key_in_address(scope: Scope) -> str:
     if not scope["path"].startswith(RECONCILE):
         return ""
-    return QueryParams(scope["query_string"]).get(KEY_PARAMETER, "")
+    # To the address where properties are proposed OpenRefine appends `?type=…`, even behind a question mark.
+    return QueryParams(scope["query_string"]).get(KEY_PARAMETER, "").partition("?")[0]
 
 
 def _is_open(scope: Scope, path: str) -> bool:

@@ -79,14 +79,16 @@ async def suggest_entity(
     prefix: Typed,
     cursor: Skipped = 0,
     type: Annotated[list[str] | None, Query()] = None,
+    filter: Typed = "",
 ) -> Any:
     """Suggest concepts as somebody types."""
     exchange = exchange_of(request)
     served = exchange.state.linker(linker)
+    typed = prefix or _unfiltered(filter)
     found = await call(
         exchange,
         served,
-        lambda: suggest_concepts(served, prefix, types=type or (), skip=cursor, limit=_MOST_SUGGESTED),
+        lambda: suggest_concepts(served, typed, types=type or (), skip=cursor, limit=_MOST_SUGGESTED),
     )
     return {"result": found}
 
@@ -125,6 +127,11 @@ async def show_preview(request: Request, linker: str, id: Typed) -> Response:
         raise refused(404, "there is no such concept")
     concept = await call(exchange, served, lambda: lookup.concept_of(served, number, neighbours=0))
     return HTMLResponse(preview.page(concept), headers=preview.HEADERS)
+
+
+def _unfiltered(filter: str) -> str:
+    """Return what was typed where OpenRefine took a colon in it for a filter: `(all mesh:D009203)`."""
+    return filter.removeprefix("(all ").removesuffix(")")
 
 
 async def _answer(request: Request, linker: str | None, form: dict[str, list[str]]) -> Any:
