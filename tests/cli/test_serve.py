@@ -11,23 +11,17 @@ from pathlib import Path
 import pytest
 
 from sapbert.encoder.onnx import OnnxEncoder
-from sapbert.index.build import build_index
-from sapbert.index.settings import IndexSettings
 from sapbert.service.keys import owner_of
 from sapbert.service.settings import settings_of
 from tests.cli.conftest import Sapbert, refused
-from tests.index.conftest import NgramEncoder, write
-from tests.linking.conftest import FACTS, ROWS
+from tests.index.conftest import NgramEncoder
+from tests.service.conftest import index_in
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index; to be read only."""
-    folder = tmp_path_factory.mktemp("serve")
-    build_index(
-        write(folder / "vocabulary", ROWS, FACTS), NgramEncoder(64), folder / "index", IndexSettings()
-    )
-    return folder / "index"
+    return index_in(tmp_path_factory.mktemp("serve"))
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,7 @@ from typing import Any
 
 import pytest
 
-from sapbert.index.build import build_index
-from sapbert.index.settings import IndexSettings
-from tests.index.conftest import NgramEncoder, write
-from tests.linking.conftest import FACTS, ROWS
+from tests.service.conftest import index_in
 
 PATIENCE = 60
 
@@ -27,11 +24,7 @@ PATIENCE = 60
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index whose encoder the processes below know how to open; to be read only."""
-    folder = tmp_path_factory.mktemp("process")
-    build_index(
-        write(folder / "vocabulary", ROWS, FACTS), NgramEncoder(64), folder / "index", IndexSettings()
-    )
-    return folder / "index"
+    return index_in(tmp_path_factory.mktemp("process"))
 
 
 @pytest.fixture(autouse=True)
