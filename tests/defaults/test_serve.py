@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -25,22 +24,6 @@ def test_a_word_alone_serves_with_confidence(home: Path) -> None:
     assert (best["concept_id"], best["how"]) == ("mesh:D009203", "exact")
     assert best["confidence"] is not None
     assert (linker["name"], linker["calibrated"]) == ("default", True)
-
-
-def test_a_damaged_encoder_beside_the_index_refuses_to_start(
-    sapbert: Sapbert, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved = Path(shutil.copytree(home, tmp_path / "moved"))
-    [weights] = (moved / "encoder").rglob("*.onnx")
-    content = bytearray(weights.read_bytes())
-    content[-1] ^= 1
-    weights.write_bytes(content)
-    monkeypatch.setenv(HOME, str(moved))
-
-    line = refused(sapbert("serve"))
-
-    assert weights.name in line
-    assert "checksum" in line
 
 
 def test_where_nothing_came_along_it_is_told_as_linking_tells_it(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sapbert.artifacts import load_manifest
 from sapbert.curies import parse_curie
-from sapbert.defaults import chosen, is_default, shipped
+from sapbert.defaults import chosen
 from sapbert.errors import ConfigError
 from sapbert.index.folder import KIND
 from sapbert.linking.linker import Linker, LinkSettings
@@ -46,12 +46,9 @@ class Served:
 
 
 def verify_indexes(linkers: Mapping[str, LinkerSettings]) -> None:
-    """Compare every file of every index with its checksum; a damaged one is refused."""
+    """Compare every file of every index with its checksum; an encoder is compared whenever it is opened."""
     for settings in linkers.values():
         load_manifest(chosen(settings.index, "index"), kind=KIND)
-        if is_default(settings.index):
-            # Others hold their encoder, and a checksum of it.
-            load_manifest(shipped("encoder"))
 
 
 def open_linkers(linkers: Mapping[str, LinkerSettings], *, threads: int | None) -> dict[str, Served]:
