@@ -188,7 +188,7 @@ def test_the_manifest_tells_the_settings_and_the_vocabulary(tmp_path: Path) -> N
 
     manifest = draw_pairs(vocabulary, tmp_path / "pairs", PairSettings(limit=9)).manifest
 
-    assert manifest.settings == {"limit": 9, "seed": 33, "languages": "any"}
+    assert manifest.settings == {"limit": 9, "seed": 33, "languages": "any", "weights": {}}
     assert manifest.inputs == {"vocabulary": {"fingerprint": vocabulary.fingerprint}}
 
 
