@@ -220,6 +220,13 @@ def test_a_second_answer_does_not_move_the_candidate_that_is_chosen(page: Page) 
     assert row["preferred_name"] == chosen
 
 
+def test_half_a_character_in_a_mention_does_not_stop_the_others(page: Page) -> None:
+    page.locator("#text").evaluate("(one) => { one.value = 'cold \\ud83d\\nHeart attack'; }")
+    page.get_by_role("button", name="Link", exact=True).click()
+    linked(page)
+    assert names(page)
+
+
 def test_a_service_with_keys_asks_for_one(window: OpenWindow, make_bench: MakeBench) -> None:
     key, digest = make_key()
     with serving(make_bench(keys={"alice": KeySettings(sha256=digest)}).app) as address:

@@ -51,14 +51,16 @@ export const search = async (linker, prefix, { types, prefixes }, signal) => {
 };
 
 export const map = async (linker, mention, signal) =>
-  (await post(address("v1/map", { linker }), { mention }, { signal })).json();
+  (await post(address("v1/map", { linker }), { mention: mention.toWellFormed() }, { signal })).json();
 
 /** Link mentions in batches the service takes; `found(number, candidates)` is called as answers come. */
 export async function link(linker, mentions, { limits, filters, signal, found }) {
   for (let start = 0; start < mentions.length;) {
     const end = batchEnd(mentions, start, limits);
     start = await patiently(signal, (received) => {
-      const asked = { mentions: mentions.slice(received, end), k: 9, ...filters };
+      // Half a character, as a cut emoji leaves it, is no text to the service.
+      const whole = mentions.slice(received, end).map((mention) => mention.toWellFormed());
+      const asked = { mentions: whole, k: 9, ...filters };
       return linkBatch(linker, asked, signal, (at, candidates) => found(received + at, candidates));
     }, start);
   }
