@@ -72,6 +72,16 @@ def test_a_reranker_orders_names_by_the_context_of_each_mention() -> None:
     assert second.select("name", "score").rows() == [("tin ear", 1), ("fever", 0), ("moss lung", 0)]
 
 
+def test_a_name_that_is_the_mention_stays_in_front_as_in_linking() -> None:
+    names = {"fever": "F", "moss lung": "M", "tin ear": "T"}
+    test = mentions(("fever", "F")).with_columns(context=pl.lit("a fever or a tin ear"))
+    build = told({"fever": ["moss lung", "fever", "tin ear"]})
+    again = evaluate(small_set(names, test), build, reranker=BySentence())
+
+    expected = [("fever", 1), ("tin ear", 1), ("moss lung", 0)]
+    assert again.candidates.select("name", "score").rows() == expected
+
+
 def test_an_evaluation_survives_the_disk(plain: EvaluationSet, tmp_path: Path) -> None:
     found = evaluate(plain, baseline("exact"))
     write_evaluation(found, tmp_path / "run", benchmark=plain, settings={"split": "test"}, ranker="exact")

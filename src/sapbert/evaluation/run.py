@@ -151,7 +151,10 @@ def rank_mentions(
 
 
 def _reranked(reranker: Reranker, names: Sequence[str], asked: pl.DataFrame, ranked: Ranked) -> Ranked:
-    """Put the ranked names of each mention in the order of a reranker, with its scores."""
+    """Put the ranked names of each mention in the order of a reranker, with its scores.
+
+    As in `link`, a name that is the mention stays in front; it gets the best score.
+    """
     scores, rows = ranked
     found = [own >= 0 for own in rows]
     choices = [
@@ -159,9 +162,11 @@ def _reranked(reranker: Reranker, names: Sequence[str], asked: pl.DataFrame, ran
         for (text, context), own, first, there in zip(asked.iter_rows(), rows, scores, found, strict=True)
     ]
     given, order = np.full_like(scores, -np.inf), np.full_like(rows, -1)
-    for number, new in enumerate(scores_of(reranker, choices)):
-        best = np.argsort(-new, kind="stable")
-        given[number, : len(best)] = new[best]
+    for number, (choice, new) in enumerate(zip(choices, scores_of(reranker, choices), strict=True)):
+        equal = np.array([name == choice.mention for name in choice.names], np.bool_)
+        lifted = np.where(equal, new.max(initial=-np.inf), new)
+        best = np.lexsort((-lifted, ~equal))
+        given[number, : len(best)] = lifted[best]
         order[number, : len(best)] = rows[number][found[number]][best]
     return given, order
 
