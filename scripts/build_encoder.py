@@ -14,9 +14,11 @@ No mention of a benchmark is read here, of any split.
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
+from zlib import crc32
 
 import polars as pl
 
@@ -56,6 +58,18 @@ lexicon is apart so that its phrases are not a few among the names of large conc
 LIMIT = 30
 """Pairs of a concept; with more, few concepts with many names would make up most of what is learned."""
 PREFIXES = {"mesh_descriptors": "mesh"}
+MISSPELT = 12
+"""Of so many names one gets a misspelt twin."""
+BRITISH = {
+    "edema": "oedema", "hemorrh": "haemorrh", "hemat": "haemat", "hemo": "haemo", "emia": "aemia",
+    "emic": "aemic", "esophag": "oesophag", "rrhea": "rrhoea", "pnea": "pnoea", "tumor": "tumour",
+    "fetal": "foetal", "fetus": "foetus", "pediatr": "paediatr", "gynec": "gynaec", "fecal": "faecal",
+    "feces": "faeces", "cecum": "caecum", "celiac": "coeliac", "color": "colour", "fiber": "fibre",
+    "ischem": "ischaem", "behavior": "behaviour", "estrogen": "oestrogen", "goiter": "goitre",
+    "etiolog": "aetiolog", "sulf": "sulph", "ization": "isation", "paralyz": "paralys", "odor": "odour",
+}  # fmt: skip
+"""What American spellings are in Britain, as parts of words."""
+_AMERICAN = re.compile("|".join(f"(?<![oa]){part}" if part[0] == "e" else part for part in BRITISH))
 
 
 def main() -> None:
@@ -82,7 +96,8 @@ def merge(folder: Path, out: Path) -> None:
     tables = {name: lexicon() if name == LAY else table(folder, name) for name in WEIGHTS}
     for name, rows in tables.items():
         with write_vocabulary(out / name, {"table": name}, Intake(), overwrite=True) as writer:
-            writer.add(rows.with_columns(rank=pl.col("preferred").cast(pl.Int32), source=pl.lit(name)))
+            names = pl.concat([rows, variants(rows)]).unique(["concept_id", "name"], maintain_order=True)
+            writer.add(names.with_columns(rank=pl.col("preferred").cast(pl.Int32), source=pl.lit(name)))
     names = pl.concat(
         rows.filter("preferred").select("concept_id", "name", source=pl.lit(name))
         for name, rows in tables.items()
@@ -120,6 +135,35 @@ def lexicon() -> pl.DataFrame:
     phrases = rows.select(ids.alias("concept_id"), name="lay", preferred=False)
     heads = rows.select(ids.alias("concept_id"), "name", preferred=True).unique(maintain_order=True)
     return pl.concat([heads, phrases])
+
+
+def variants(rows: pl.DataFrame) -> pl.DataFrame:
+    """Spell names as the British do, and one in `MISSPELT` wrongly: further names of their concepts."""
+    american = rows.filter(pl.col("name").str.contains("|".join(BRITISH)))
+    british = american["name"].map_elements(to_british, pl.String)
+    numbers = rows["name"].map_elements(lambda name: crc32(name.encode()), pl.UInt32)
+    some = rows.filter(numbers % MISSPELT == 0)
+    wrong = some["name"].map_elements(misspell, pl.String)
+    return pl.concat(
+        rows.with_columns(names.alias("name"), preferred=False)
+        for rows, names in ((american, british), (some, wrong))
+    )
+
+
+def to_british(name: str) -> str:
+    """Spell a name as the British do."""
+    return _AMERICAN.sub(lambda part: BRITISH[part[0]], name)
+
+
+def misspell(name: str) -> str:
+    """Drop, double or swap a letter within a word; which, depends on the name alone."""
+    places = [place.start() for place in re.finditer("(?<=[a-z])[a-z](?=[a-z])", name)]
+    if not places:
+        return name
+    number = crc32(name.encode()) // MISSPELT
+    at = places[number % len(places)]
+    kind = number // len(places) % 3
+    return name[:at] + (name[at + 1 :], name[at] + name[at:], name[at + 1] + name[at] + name[at + 2 :])[kind]
 
 
 def equal_names(names: pl.DataFrame) -> pl.DataFrame:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 from types import ModuleType
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.defaults.conftest import load_script
 
+SCRIPT = load_script("build_encoder")
 HEADER = "concept_id\tname\tis_preferred\tlang\tis_permuted\n"
 MESH = (
     HEADER
@@ -36,7 +40,7 @@ LEXICON = "name\tlay\nmyocardial infarction\tmy heart gave out\nmyocardial infar
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, with two vocabularies and a lexicon of its own."""
-    module = load_script("build_encoder")
+    module = SCRIPT
     (tmp_path / "lexicon.tsv").write_text(LEXICON)
     for name, text in (("mesh_descriptors", MESH), ("mondo", MONDO), ("xrefs", "concept_id\txref\n")):
         (tmp_path / f"{name}.tsv.gz").write_bytes(gzip.compress(text.encode()))
@@ -62,6 +66,44 @@ def test_a_clinical_name_and_its_phrases_are_one_concept(script: ModuleType) -> 
         ("lay:myocardial_infarction", "my heart gave out", False),
         ("lay:myocardial_infarction", "widow maker", False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("american", "british"),
+    [
+        ("Diarrhea", "Diarrhoea"),
+        ("pulmonary edema with anemia", "pulmonary oedema with anaemia"),
+        ("oedema, anaemia", "oedema, anaemia"),
+        ("dyspnea", "dyspnoea"),
+        ("fever", "fever"),
+    ],
+)
+def test_names_are_spelled_in_british_too(script: ModuleType, american: str, british: str) -> None:
+    assert script.to_british(american) == british
+
+
+@given(st.text(alphabet="abz -,", max_size=20))
+def test_a_misspelt_name_differs_by_one_letter_within_a_word(name: str) -> None:
+    wrong = SCRIPT.misspell(name)
+
+    assert abs(len(wrong) - len(name)) <= 1
+    assert [word[:1] for word in re.split("[ ,-]", wrong)] == [word[:1] for word in re.split("[ ,-]", name)]
+    if len(wrong) == len(name):
+        assert sorted(wrong) == sorted(name)
+
+
+def test_variants_are_further_names_and_never_preferred(script: ModuleType) -> None:
+    rows = pl.DataFrame(
+        [("x:1", f"anemia of kind {number}", True) for number in range(100)],
+        schema=["concept_id", "name", "preferred"],
+        orient="row",
+    )
+
+    found = script.variants(rows)
+
+    assert found["name"].str.contains("anaemia").sum() == 100
+    assert 2 <= len(found) - 100 <= 20
+    assert not found["preferred"].any()
 
 
 def test_equal_preferred_names_join_but_not_those_that_a_vocabulary_gives_twice(script: ModuleType) -> None:
@@ -95,10 +137,9 @@ def test_vocabularies_are_joined_and_the_lexicon_stays_apart(script: ModuleType,
 
 
 def test_the_recipe_and_the_weights_are_of_what_there_is(shared_data: Path) -> None:
-    script = load_script("build_encoder")
     tables = {path.name.removesuffix(".tsv.gz") for path in (shared_data / "vocabularies").glob("*.tsv.gz")}
 
-    assert script.RECIPE.is_file()
-    assert set(script.WEIGHTS) - {script.LAY} <= tables
+    assert SCRIPT.RECIPE.is_file()
+    assert set(SCRIPT.WEIGHTS) - {SCRIPT.LAY} <= tables
     # May not be shipped in spirit.
-    assert not set(script.WEIGHTS) & {"medic_2012_biosyn", "drugcentral", "pharmgkb.disease"}
+    assert not set(SCRIPT.WEIGHTS) & {"medic_2012_biosyn", "drugcentral", "pharmgkb.disease"}

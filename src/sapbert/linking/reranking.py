@@ -30,10 +30,10 @@ RERANKED = 20
 
 
 def open_reranker(named: str, *, threads: int | None = None) -> Reranker:
-    """Open the reranker in a folder, or make that of `module:attribute` by calling it without arguments.
+    """Open the reranker in a folder, or import `module:attribute`, which is one or a callable that makes one.
 
-    Modules are found where Python finds them and, as `python` itself does, in the working folder. `threads`
-    is for the former.
+    Modules are found where Python finds them and, as by `python -m`, in the working folder. `threads` is for
+    a folder's.
     """
     module, colon, attribute = named.partition(":")
     if Path(named).exists() or not colon:
@@ -85,7 +85,7 @@ def scores_of(reranker: Reranker, choices: Sequence[Choice]) -> list[NDArray[np.
         if scores.shape != (len(choice.names),) or not np.isfinite(scores).all():
             raise ConfigError(
                 f"the reranker gave no {len(choice.names)} finite scores for {choice.mention[:60]!r}, "
-                f"one a candidate, but {scores.shape} numbers"
+                "one a candidate"
             )
     answers = dict(zip(distinct, given, strict=True))
     return [answers.get(choice, np.empty(0, np.float32)) for choice in choices]
