@@ -114,11 +114,12 @@ def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
     assert load_manifest(model).fingerprint == load_manifest(uninterrupted).fingerprint
 
 
-def test_a_killed_run_goes_on_from_its_checkpoint(
+def test_a_run_killed_where_there_is_neither_polars_nor_faiss_goes_on(
     tiny_base: Path, tmp_path: Path, uninterrupted: Path
 ) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path\n"
+        "sys.modules.update(dict.fromkeys(['polars', 'faiss', 'typer', 'onnxruntime']))\n"
         "import torch; torch.set_num_threads(1)\n"
         "from tests.linking.rerankers import *\n"
         "def kill(done, total, figures):\n"
@@ -232,12 +233,3 @@ def test_the_fingerprint_tells_choices_apart() -> None:
 def test_settings_that_cannot_work_are_refused(changes: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         settings(**changes)
-
-
-def test_training_needs_neither_polars_nor_faiss() -> None:
-    code = (
-        "import sys; sys.modules.update(dict.fromkeys(['polars', 'faiss', 'typer', 'onnxruntime']))\n"
-        "import sapbert.training.reranker, sapbert.encoder.reranker\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
