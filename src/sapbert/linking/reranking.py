@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RERANKED = 20
 """Candidates of a mention that are put in order, where no more are wanted."""
+_DECIMALS = 6
 
 
 def open_reranker(named: str, *, threads: int | None = None) -> Reranker:
@@ -92,8 +93,10 @@ def scores_of(reranker: Reranker, choices: Sequence[Choice]) -> list[NDArray[np.
 
 
 def _in_order(candidates: Sequence[Candidate], scores: NDArray[np.float32]) -> list[Candidate]:
+    # Rounded as the search's are: equal texts may differ in the last bits.
+    rounded = scores.astype(np.float64).round(_DECIMALS).tolist()
     scored = [
         replace(candidate, rerank_score=score, how=candidate.how if candidate.how == "exact" else "reranked")
-        for candidate, score in zip(candidates, scores.tolist(), strict=True)
+        for candidate, score in zip(candidates, rounded, strict=True)
     ]
     return sorted(scored, key=lambda candidate: (candidate.how != "exact", -(candidate.rerank_score or 0.0)))
