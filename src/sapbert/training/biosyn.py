@@ -27,6 +27,7 @@ from sapbert.artifacts import create, fingerprint_of
 from sapbert.encoder.adapters import reduction_of, trainable_parameters
 from sapbert.encoder.folder import save_model
 from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.transfer import to_device
 from sapbert.encoder.transformer import TransformerEncoder, tokenize
 from sapbert.errors import ConfigError
 from sapbert.index.sparse import require_scipy
@@ -46,7 +47,6 @@ from sapbert.training.loop import (
     silent,
 )
 from sapbert.training.metrics import write_metrics
-from sapbert.training.packing import to_device
 from sapbert.training.settings import BiosynSettings
 from sapbert.training.step import Encode, StepReport
 from sapbert.training.trainer import KIND
