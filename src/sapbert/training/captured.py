@@ -124,7 +124,7 @@ class CapturedStep:
         self._encode, self._plain = encode, plain
         self._pooling, self._pad_id, self._rows_apart = pooling, pad_id, rows_apart
         self._buffers = encode.buffers()
-        self._prepared: dict[int, _Prepared] = {}
+        self._prepared: dict[tuple[int, int], _Prepared] = {}
         self._pool: Any = None
 
     def __call__(self, batch: Batch, _scale: Callable[[Tensor], Tensor]) -> StepReport:
@@ -136,9 +136,10 @@ class CapturedStep:
             width=self._encode.width,
             multiple=self._rows_apart,
         )
-        prepared = self._prepared.get(len(rows))
+        shape = len(rows), len(batch.labels)
+        prepared = self._prepared.get(shape)
         if prepared is None:
-            prepared = self._prepared[len(rows)] = self._prepare(rows, batch)
+            prepared = self._prepared[shape] = self._prepare(rows, batch)
         else:
             prepared.fill(rows, batch)
         gradients, report = prepared.run()
