@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
@@ -20,6 +18,7 @@ def tokenizer(
     return load_encoder(folder)[1]
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.text("ab [SEP]</s>é", max_size=20), max_size=5), st.integers(3, 8))
 def test_special_tokens_are_those_that_the_tokenizer_tells(
     tokenizer: PreTrainedTokenizerBase, names: list[str], max_length: int

@@ -41,7 +41,9 @@ def in_rows(encoder: TransformerEncoder, plain: Step, rows_apart: int = 4) -> Ca
     encode = RowEncoder(
         encoder.model, encoder.pooling, width=32, dtype=torch.float32, attend=attend_plainly, compiled=False
     )
-    return CapturedStep(encode, plain, pooling=encoder.pooling, pad_id=0, rows_apart=rows_apart)
+    return CapturedStep(
+        encode, plain, pooling=encoder.pooling, pad_id=0, compiled=False, rows_apart=rows_apart
+    )
 
 
 def gradients(
@@ -76,7 +78,7 @@ def test_each_shape_is_prepared_once_and_none_is_refused(tiny_pairs: Pairs, tiny
         batch = next(make_batches(tiny_pairs, tiny_base, batch_size=size).after(0, 1))
         expected, found = gradients(plain, encoder, batch), gradients(taken, encoder, batch)
         assert found[0] == pytest.approx(expected[0], abs=1e-4)
-    assert sorted(taken._prepared) == [(4, 8), (8, 24), (8, 32), (12, 60)]
+    assert sorted(taken.prepared) == [(4, 8), (8, 24), (8, 32), (12, 60)]
 
 
 def test_only_bfloat16_on_one_gpu_is_captured(tiny_base: Path) -> None:
@@ -139,7 +141,7 @@ def test_a_run_that_cannot_capture_says_so_and_goes_the_plain_way(
     train(tiny_pairs, str(tiny_base), tmp_path / "plain", few, device=CPU)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "steps cannot be captured here (no compiler); going on without"
+        "steps cannot be captured or compiled here (no compiler); trying without"
     ]
     assert_same_model(tmp_path / "model", tmp_path / "plain")
     assert read_metrics(tmp_path / "model" / "metrics.jsonl")

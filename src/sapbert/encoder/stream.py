@@ -42,7 +42,7 @@ class RowStream:
         self, encode: RowEncoder, tokenizer: Tokenizer, pooling: Pooling, *, pad_id: int, rows: int = _ROWS
     ) -> None:
         """Take names that `tokenizer` cuts to the width of a row, `rows` rows at a time."""
-        self._encode, self._tokenizer, self._pooling = encode, tokenizer, pooling
+        self.encode, self._tokenizer, self._pooling = encode, tokenizer, pooling
         self._pad_id, self._rows = pad_id, rows
 
     def __call__(self, windows: Iterable[list[str]]) -> Iterator[NDArray[np.float32]]:
@@ -57,17 +57,18 @@ class RowStream:
 
     def on_device(self, windows: Iterable[list[str]]) -> Iterator[Tensor]:
         """Yield the unit vectors of each window's names where they were computed.  # (names, dim)"""
-        self._encode.refresh()
-        model = self._encode.model
-        for parts in self._prepared(windows):
+        self.encode.refresh()
+        model = self.encode.model
+        for parts in self.prepared(windows):
             size = sum(len(names) for names, _ in parts)
             vectors = torch.empty((size, model.config.hidden_size), device=model.device)
             for names, rows in parts:
-                found = functional.normalize(self._encode(RowTensors.of(rows, model.device)))
+                found = functional.normalize(self.encode(RowTensors.of(rows, model.device)))
                 vectors[to_device(names, model.device)] = found
             yield vectors
 
-    def _prepared(self, windows: Iterable[list[str]]) -> Iterator[_Prepared]:
+    def prepared(self, windows: Iterable[list[str]]) -> Iterator[_Prepared]:
+        """Yield the rows of each window, a part at a time, with the numbers of their names."""
         pending: deque[Future[_Prepared]] = deque()
         with ThreadPoolExecutor(_THREADS) as threads:
             for window in windows:
@@ -79,7 +80,7 @@ class RowStream:
 
     def _prepare(self, names: list[str]) -> _Prepared:
         tokens = split(self._tokenizer, names)
-        rows = Rows.of(tokens, self._pooling, pad_id=self._pad_id, width=self._encode.width)
+        rows = Rows.of(tokens, self._pooling, pad_id=self._pad_id, width=self.encode.width)
         return list(rows.cut(self._rows))
 
 

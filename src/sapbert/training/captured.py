@@ -8,14 +8,16 @@ own, so no name is ever dropped. A replay draws from the generator's seed of the
 the step alone, as it does elsewhere. The optimizer is not captured: it is few launches, and stays the loop's.
 
 Graphs are taken where they serve: bfloat16 on one GPU, a plain BERT trained whole, a loss that need not list
-its pairs. All else goes the plain way, and so does a run whose first graph cannot be made, which says so.
+its pairs. All else goes the plain way, and so does a run whose first step cannot be captured, which says so.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,6 +54,13 @@ def fastest(plain: Step, encoder: TransformerEncoder, settings: TrainSettings, *
     """Return what computes the steps of a run: `plain`, or the same as graphs where that can be."""
     if not _can_capture(plain, encoder, settings):
         return plain
+    compiling = [True, False] if steps >= _WORTH_COMPILING else [False]
+    return _FirstThatWorks(
+        [*(partial(_captured, plain, encoder, compiled) for compiled in compiling), lambda: plain]
+    )
+
+
+def _captured(plain: Step, encoder: TransformerEncoder, compiled: bool) -> TakeStep:  # noqa: FBT001
     heads = encoder.model.config.num_attention_heads
     encode = RowEncoder(
         encoder.model,
@@ -59,10 +68,10 @@ def fastest(plain: Step, encoder: TransformerEncoder, settings: TrainSettings, *
         width=WIDTH,
         dtype=torch.bfloat16,
         attend=attention_for(plain.device, head=encoder.dimension // heads),
-        compiled=steps >= _WORTH_COMPILING,
+        compiled=compiled,
     )
     pad_id = encoder.tokenizer.pad_token_id
-    return _OrPlain(CapturedStep(encode, plain, pooling=encoder.pooling, pad_id=pad_id), plain)
+    return CapturedStep(encode, plain, pooling=encoder.pooling, pad_id=pad_id, compiled=compiled)
 
 
 def _can_capture(plain: Step, encoder: TransformerEncoder, settings: TrainSettings) -> bool:
@@ -78,25 +87,28 @@ def _can_capture(plain: Step, encoder: TransformerEncoder, settings: TrainSettin
     )
 
 
-class _OrPlain:
-    """Captured steps; plain ones where the first could not be captured."""
+class _FirstThatWorks:
+    """Ways to compute steps, best first; a way is left for good where its first step fails."""
 
-    def __init__(self, captured: CapturedStep, plain: Step) -> None:
-        self._step: TakeStep = captured
-        self._plain = plain
-        self._tried = False
+    def __init__(self, ways: Sequence[Callable[[], TakeStep]]) -> None:
+        self._ways = deque(ways)
+        self._step: TakeStep | None = None
 
     def __call__(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> StepReport:
         """Add the gradient of the batch to the parameters."""
-        if self._tried:
-            return self._step(batch, scale)
-        self._tried = True
-        try:
-            return self._step(batch, scale)
-        except Exception as error:  # noqa: BLE001 - compilers and drivers fail in whatever way they like
-            log.warning("steps cannot be captured here (%s); going on without", error)
-            self._step = self._plain
-            return self._step(batch, scale)
+        while self._step is None:
+            step = self._ways.popleft()()
+            try:
+                report = step(batch, scale)
+            except Exception as error:
+                if not self._ways:
+                    raise
+                # Compilers and drivers fail in whatever way they like, and a plain step needs neither.
+                log.warning("steps cannot be captured or compiled here (%s); trying without", error)
+            else:
+                self._step = step
+                return report
+        return self._step(batch, scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +131,22 @@ class CapturedStep:
     """Computes the gradient of one batch; on a CPU, where nothing can be captured, by the same code."""
 
     def __init__(
-        self, encode: RowEncoder, plain: Step, *, pooling: Pooling, pad_id: int, rows_apart: int = _ROWS_APART
+        self,
+        encode: RowEncoder,
+        plain: Step,
+        *,
+        pooling: Pooling,
+        pad_id: int,
+        compiled: bool,
+        rows_apart: int = _ROWS_APART,
     ) -> None:
+        """Compute the objective of `plain`, compiled if so asked."""
+        self._objective = torch.compile(plain.objective, fullgraph=True) if compiled else plain.objective
         self._encode, self._plain = encode, plain
         self._pooling, self._pad_id, self._rows_apart = pooling, pad_id, rows_apart
         self._buffers = encode.buffers()
-        self._prepared: dict[tuple[int, int], _Prepared] = {}
+        self.prepared: dict[tuple[int, int], _Prepared] = {}
+        """By number of rows and of names."""
         self._pool: Any = None
 
     def __call__(self, batch: Batch, _scale: Callable[[Tensor], Tensor]) -> StepReport:
@@ -137,9 +159,9 @@ class CapturedStep:
             multiple=self._rows_apart,
         )
         shape = len(rows), len(batch.labels)
-        prepared = self._prepared.get(shape)
+        prepared = self.prepared.get(shape)
         if prepared is None:
-            prepared = self._prepared[shape] = self._prepare(rows, batch)
+            prepared = self.prepared[shape] = self._prepare(rows, batch)
         else:
             prepared.fill(rows, batch)
         gradients, report = prepared.run()
@@ -155,7 +177,7 @@ class CapturedStep:
         def compute() -> _Found:
             self._encode.refresh()
             vectors = functional.normalize(self._encode(there), dim=-1)
-            objective, report = self._plain.objective(vectors, labels, share)
+            objective, report = self._objective(vectors, labels, share)
             found = torch.autograd.grad(objective, self._encode.leaves)
             return self._encode.gradients(found, self._buffers), report
 
