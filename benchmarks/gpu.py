@@ -32,6 +32,7 @@ from gpu_bench import SMOKE, Bench, Figures, Size
 from gpu_encoding import encode, search
 from gpu_step import profiled, same, step, variants
 from results import write_results
+from sapbert.encoder.attention import attention_for
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.settings import TrainSettings
 from sapbert.training.trainer import train
@@ -104,7 +105,12 @@ def machine(device: torch.device) -> Figures:
         return {"device": "cpu"}
     command = ["nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.limit", "--format=csv,noheader"]
     driver = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return {"device": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda}
+    return {
+        "device": torch.cuda.get_device_name(),
+        "driver": driver,
+        "cuda": torch.version.cuda,
+        "attention": attention_for(device, head=64).__name__,
+    }
 
 
 def main() -> None:

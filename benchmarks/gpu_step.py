@@ -42,6 +42,19 @@ def same(bench: Bench) -> Iterator[Figures]:
         figures.append(_compared(bench, model, replace(batch, share=batch.labels[:, None] == batch.labels)))
         bench.say(f"{figures[-1]}")
     yield {"batches": figures}
+    yield {"batches": figures, "dropout": _dropout(bench)}
+
+
+def _dropout(bench: Bench) -> Figures:
+    """Losses of one batch by the seed: replays drop out otherwise with another seed, alike with the same."""
+    ours = _Ours(bench, working(bench))
+    batch = next(bench.batches(bench.few_pairs).after(0, 1))
+    losses = []
+    for seed in (1, 2, 1, 2, 3):
+        torch.manual_seed(seed)
+        losses.append(ours.take(batch, identity).loss.item())
+    bench.say(f"losses with seeds 1, 2, 1, 2, 3: {losses}")
+    return {"seeds": [1, 2, 1, 2, 3], "losses": losses}
 
 
 def _compared(bench: Bench, model: PreTrainedModel, batch: Batch) -> Figures:

@@ -53,15 +53,33 @@ def test_a_token_looks_at_its_own_name_alone() -> None:
     torch.testing.assert_close(found, one_by_one(qkv), atol=1e-5, rtol=1e-5)
 
 
-def test_a_cpu_attends_plainly() -> None:
+def test_a_cpu_attends_plainly_and_so_do_heads_that_no_kernel_takes() -> None:
     assert attention_for(torch.device("cpu"), head=64) is attend_plainly
     assert attention_for(torch.device("cuda"), head=20) is attend_plainly
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="there is a GPU")
+def test_where_the_kernel_does_not_work_attention_is_plain_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert attention_for(torch.device("cuda"), head=64) is attend_plainly
+    assert [record.getMessage()[:29] for record in caplog.records] == ["attention has no kernel here "]
 
 
 @pytest.mark.skipif(INTERPRETED or not find_spec("triton"), reason="Triton comes with torch for a GPU")
 def test_what_is_said_of_the_kernel_holds_in_an_interpreter() -> None:
     """In a process of its own, since Triton looks for the variable when it is loaded."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "the_kernel_"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        __file__,
+        "-k",
+        "test_the_kernel",
+    ]
     done = subprocess.run(
         command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
     )

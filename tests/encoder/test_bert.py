@@ -128,7 +128,9 @@ def test_what_is_no_plain_bert_is_left_alone(tmp_path: Path) -> None:
     add_adapters(model, AdapterSettings(reduction=4))
     assert not can_lay(model, Pooling.CLS)
     model, _ = load_encoder(tmp_path / "plain")
-    model.config.hidden_act = "relu"
+    model.config.is_decoder = True
+    assert not can_lay(model, Pooling.CLS)
+    model.config.is_decoder, model.config.hidden_act = False, "relu"
     assert not can_lay(model, Pooling.CLS)
 
 

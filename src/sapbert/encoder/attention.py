@@ -11,12 +11,17 @@ must drop too, and a seed that lies on the device lets a captured graph drop oth
 
 from __future__ import annotations
 
+import logging
 from math import inf
 from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+_HEADS = (16, 32, 64, 128)
+"""What a kernel lays out on the chip is a power of two, and at least what a matrix unit takes."""
+log = logging.getLogger(__name__)
 
 
 class Attend(Protocol):
@@ -49,9 +54,15 @@ def dropped(tensor: Tensor, dropout: float) -> Tensor:
 
 def attention_for(device: torch.device, *, head: int) -> Attend:
     """Return the fastest way to attend on a device with heads of this size."""
-    # What a kernel lays out on the chip is a power of two, and at least what a matrix unit takes.
-    if device.type != "cuda" or head not in (16, 32, 64, 128):
+    if device.type != "cuda" or head not in _HEADS:
         return attend_plainly
-    from sapbert.encoder.attention_kernel import attend_in_kernel
+    try:
+        from sapbert.encoder.attention_kernel import attend_in_kernel
 
+        # Tried, since Triton needs a C compiler, and looks for it no sooner than it must.
+        tokens = torch.zeros(_HEADS[0], 3 * head, dtype=torch.bfloat16, device=device)
+        attend_in_kernel(tokens, torch.zeros_like(tokens[:, 0], dtype=torch.int32), 1, len(tokens), 0.0)
+    except Exception as error:  # noqa: BLE001 - in whatever way a compiler or a driver fails
+        log.warning("attention has no kernel here (%s); going the plain way", str(error).partition("\n")[0])
+        return attend_plainly
     return attend_in_kernel

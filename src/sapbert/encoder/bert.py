@@ -48,6 +48,8 @@ def can_lay(model: PreTrainedModel, pooling: Pooling) -> bool:
     config = model.config
     if config.model_type not in _FAMILIES or config.hidden_act != "gelu" or pooling is Pooling.MEAN_ALL:
         return False
+    if getattr(config, "is_decoder", False):
+        return False
     numbers = range(config.num_hidden_layers)
     maps = [f"encoder.layer.{number}.{name}" for number in numbers for name in _MAPS]
     expected = {f"{name}.{part}" for name in ("embeddings.LayerNorm", *maps) for part in ("weight", "bias")}
@@ -118,6 +120,7 @@ class RowEncoder:
         self.model = model
         self._picks = pooling in (Pooling.CLS, Pooling.FIRST)
         self.width, self._dtype, self._attend = width, dtype, attend
+        self._compiled = compiled
         self._layer = torch.compile(_layer, fullgraph=True) if compiled else _layer
         self._embed = torch.compile(_embed, fullgraph=True) if compiled else _embed
         self._layers: list[_Layer] = []
@@ -160,14 +163,20 @@ class RowEncoder:
             config.attention_probs_dropout_prob if drops else 0.0,
             self._attend,
         )
-        _let_vary(rows.ids, rows.positions, rows.picks)
+        self._let_vary(rows.ids, rows.positions, rows.picks)
         hidden = self._embed(rows.ids, rows.positions, self._tables(), shape).to(self._dtype)  # (tokens, dim)
         last = len(self._layers) - 1
         for number, layer in enumerate(self._layers):
-            _let_vary(hidden, rows.names)
+            self._let_vary(hidden, rows.names)
             picks = rows.picks if self._picks and number == last else None
             hidden = self._layer(hidden, rows.names, picks, layer, shape)
         return hidden.float() if self._picks else _mean(hidden, rows)
+
+    def _let_vary(self, *tensors: Tensor) -> None:
+        """Let compiled code take any number of tokens: else it is made anew for the second that it meets."""
+        if self._compiled:
+            for tensor in tensors:
+                torch._dynamo.maybe_mark_dynamic(tensor, 0)  # noqa: SLF001 - its documented name
 
     def _copy(self, layer: nn.Module) -> _Layer:
         maps = [layer.get_submodule(name) for name in _MAPS]
@@ -231,12 +240,6 @@ def _mean(hidden: Tensor, rows: RowTensors) -> Tensor:
     # Padding weighs nothing, so it may go to any name.
     total = hidden.new_zeros(len(rows.picks), hidden.shape[1], dtype=torch.float32)
     return total.index_add(0, rows.names.clamp(min=0), hidden.float() * rows.weights[:, None])
-
-
-def _let_vary(*tensors: Tensor) -> None:
-    """Let compiled code take any number of tokens: else it is made anew for the second that it meets."""
-    for tensor in tensors:
-        torch._dynamo.maybe_mark_dynamic(tensor, 0)  # noqa: SLF001 - the documented name of it
 
 
 def _arrays(rows: Rows) -> tuple[NDArray[np.generic], ...]:

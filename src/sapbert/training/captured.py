@@ -104,7 +104,8 @@ class _FirstThatWorks:
                 if not self._ways:
                     raise
                 # Compilers and drivers fail in whatever way they like, and a plain step needs neither.
-                log.warning("steps cannot be captured or compiled here (%s); trying without", error)
+                told = str(error).partition("\n")[0]
+                log.warning("steps cannot be captured or compiled here (%s); trying without", told)
             else:
                 self._step = step
                 return report
