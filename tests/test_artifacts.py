@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapbert import artifacts
@@ -374,7 +374,6 @@ near_manifests = st.fixed_dictionaries(
 
 
 @given(json_values | near_manifests)
-@settings(deadline=None)
 def test_a_manifest_of_any_other_content_is_refused(content: object) -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / MANIFEST).write_text(json.dumps(content))

@@ -97,6 +97,16 @@ def test_an_encoder_is_measured_and_its_vectors_are_kept(sapbert: Sapbert, tmp_p
     assert left_in(next(cache.iterdir())) == kept
 
 
+def test_spelling_counts_what_it_is_told_to(sapbert: Sapbert, tmp_path: Path) -> None:
+    model = ("--model", tiny_bert(tmp_path / "model"), "--cache", tmp_path / "cache")
+
+    def figures(*told: object) -> object:
+        return one_json(sapbert("evaluate", "--benchmark", PLAIN, *told, "--json"))
+
+    assert figures(*model, "--sparse-weight", 0) == figures(*model)
+    assert figures(*model, "--sparse-weight", 1e6) == figures("--baseline", "tfidf") != figures(*model)
+
+
 def test_an_exported_encoder_is_measured_without_torch(
     sapbert: Sapbert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +216,8 @@ def test_what_is_measured_must_be_said_once(sapbert: Sapbert) -> None:
     assert "give either --model or --baseline" in refused(sapbert("evaluate", "--benchmark", PLAIN))
     both = sapbert("evaluate", "--benchmark", PLAIN, "--model", "a", "--baseline", "exact")
     assert "give either --model or --baseline" in refused(both)
+    baseline = sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "exact", "--sparse-weight", "1")
+    assert "a baseline has no vectors" in refused(baseline)
 
 
 def test_what_cannot_be_compared_is_told(sapbert: Sapbert, tmp_path: Path) -> None:

@@ -11,23 +11,17 @@ from pathlib import Path
 import pytest
 
 from sapbert.encoder.onnx import OnnxEncoder
-from sapbert.index.build import build_index
-from sapbert.index.settings import IndexSettings
 from sapbert.service.keys import owner_of
 from sapbert.service.settings import settings_of
 from tests.cli.conftest import Sapbert, refused
-from tests.index.conftest import NgramEncoder, write
-from tests.linking.conftest import FACTS, ROWS
+from tests.index.conftest import NgramEncoder
+from tests.service.conftest import index_in
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index; to be read only."""
-    folder = tmp_path_factory.mktemp("serve")
-    build_index(
-        write(folder / "vocabulary", ROWS, FACTS), NgramEncoder(64), folder / "index", IndexSettings()
-    )
-    return folder / "index"
+    return index_in(tmp_path_factory.mktemp("serve"))
 
 
 @pytest.fixture(autouse=True)
@@ -65,12 +59,6 @@ def test_a_port_in_use_is_told(sapbert: Sapbert, index: Path) -> None:
         port = other.getsockname()[1]
         line = refused(sapbert("serve", index, "--port", port))
     assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in line
-
-
-def test_something_must_be_served(sapbert: Sapbert) -> None:
-    done = sapbert("serve")
-    assert done.code == 2
-    assert "give an index" in done.err
 
 
 def test_a_new_key_fits_the_configuration_and_is_told_once(sapbert: Sapbert, tmp_path: Path) -> None:

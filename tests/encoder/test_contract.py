@@ -40,7 +40,7 @@ def test_it_fits_the_seam(encoder: AnyEncoder) -> None:
 
 
 @given(names=st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), max_size=12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_company_does_not_change_a_vector(encoder: AnyEncoder, names: list[str]) -> None:
     together = encoder.encode(names)
 

@@ -54,7 +54,7 @@ def test_each_pooling_takes_its_tokens(pooling: Pooling, expected: float) -> Non
 @given(
     lengths=st.lists(st.integers(min_value=0, max_value=6), min_size=1, max_size=5), extra=st.integers(0, 3)
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_pooling_equals_the_slow_loop(pooling: Pooling, lengths: list[int], extra: int) -> None:
     attention, special = masks(lengths, max(lengths) + 2 + extra)
     shape = (len(lengths), len(attention[0]), 4)

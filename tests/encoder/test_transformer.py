@@ -96,7 +96,7 @@ def test_every_family_and_pooling_gives_what_plain_transformers_gives(family: Pa
 
 @pytest.mark.parametrize("pooling", list(Pooling))
 @given(names=st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), max_size=12))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_company_does_not_change_a_vector(
     encoder: TransformerEncoder, pooling: Pooling, names: list[str]
 ) -> None:

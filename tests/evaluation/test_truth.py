@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -69,7 +69,6 @@ MENTIONS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(NAMES, MENTIONS)
 def test_an_evaluation_agrees_with_slow_loops_over_the_raw_text(rows: Rows, test: Rows) -> None:
     """Ids that no name has, mentions that come twice, ties, and `|` and `+` are all among these."""

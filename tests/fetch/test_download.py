@@ -67,7 +67,7 @@ def test_a_cut_connection_is_gone_on_with(server: Server, target: Path) -> None:
     assert {asked.get("If-Range") for asked in server.asked} == {None, server.etag}
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     cuts=st.lists(st.integers(1, 400_000), max_size=FAILURES - 1),
     behaviour=st.tuples(st.booleans(), st.booleans()),

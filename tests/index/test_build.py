@@ -392,7 +392,7 @@ def test_an_index_of_another_encoder_is_refused_with_both_named(build: Build, vo
         require_encoder(old, load_manifest(old), NgramEncoder())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 20), st.integers(1, 20), st.sampled_from(list(Precision)), st.integers(0, 2**32))
 def test_vectors_that_were_rounded_stay_as_they_are(
     rows: int, dimension: int, precision: Precision, seed: int

@@ -215,7 +215,7 @@ prefixes = st.sampled_from(["a", "ab", "b", "c.d"])
 ids = st.builds(lambda prefix, number: f"{prefix}:{number}", prefixes, st.integers(0, 9))
 names = st.text(st.characters(codec="utf-8", categories=("L", "N", "Zs", "P", "Cf")), min_size=1, max_size=4)
 vocabularies = st.lists(st.tuples(ids, names, st.sampled_from(["S", "T", ""])), min_size=1, max_size=30)
-laws = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+laws = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @laws

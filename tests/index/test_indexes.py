@@ -93,7 +93,7 @@ def test_the_nearest_come_first(build: Build, precision: Precision) -> None:
     assert rows.dtype == np.int64
 
 
-laws = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+laws = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @laws

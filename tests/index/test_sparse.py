@@ -65,7 +65,7 @@ def test_cosines_are_those_of_scikit_learn(tmp_path: Path, longest: int) -> None
     np.testing.assert_allclose(found, cosines(NAMES, mentions, longest), atol=1e-6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(names=some_names, mentions=some_mentions, k=st.integers(1, 14))
 def test_search_gives_the_best_of_all_cosines_with_lower_rows_first(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], mentions: list[str], k: int

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
@@ -54,7 +54,6 @@ def test_a_score_that_is_right_nine_times_in_ten_gets_confidence_nine_tenths() -
         np.testing.assert_allclose(confidence, [0.9], atol=1e-6)
 
 
-@settings(deadline=None)
 @given(st.lists(outcome, min_size=1, max_size=40))
 def test_the_isotonic_curve_is_that_of_scikit_learn(rows: list[tuple[int, int, bool]]) -> None:
     outcomes = outcomes_of(rows)

@@ -141,7 +141,7 @@ def test_of_files_too_large_for_a_checksum_bounds_are_looked_at(index: Path, dam
 
 
 @pytest.mark.usefixtures("large")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_flipped_byte_leads_to_a_traceback(index: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(files(index)))

@@ -61,7 +61,7 @@ def test_a_weight_of_zero_orders_as_vectors_do(search: HybridSearch) -> None:
     np.testing.assert_allclose(scores, wanted_scores, atol=1e-6)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 1000),
     texts=st.lists(st.sampled_from([*NAMES, "heart", "zz", ""]), min_size=1, max_size=3),

@@ -101,7 +101,7 @@ def test_no_mentions_make_an_empty_file(tmp_path: Path, name: str) -> None:
         assert found.count(b"\n") == name.endswith(".csv")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(name=st.sampled_from(sorted(OUTLETS)), stops=st.lists(st.integers(0, 6), max_size=4))
 def test_an_interrupted_job_goes_on_to_the_same_result_without_linking_twice(
     tmp_path_factory: pytest.TempPathFactory, name: str, stops: list[int]

@@ -322,7 +322,7 @@ vocabularies = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=vocabularies,
     mentions=st.lists(st.text("abAB ", max_size=5), max_size=5),

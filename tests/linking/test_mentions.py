@@ -164,7 +164,7 @@ def test_a_table_is_read_as_it_is_asked_for(save: Save) -> None:
     assert next(rows).mention == "cold"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\x00")), min_size=1))
 def test_parquet_and_jsonl_give_back_any_text(
     tmp_path_factory: pytest.TempPathFactory, found: list[str]

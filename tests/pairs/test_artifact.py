@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapbert.arrays import ArrayWriter, Texts
@@ -111,7 +111,6 @@ def test_pairs_are_counted(pairs: Pairs) -> None:
     assert len(pairs) == len(pairs.pairs) == pairs.manifest.counts["pairs"] == 5
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), max_size=4), max_size=4))
 def test_an_array_written_in_pieces_is_the_array(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[list[tuple[int, int]]]

@@ -188,7 +188,7 @@ def test_the_manifest_tells_the_settings_and_the_vocabulary(tmp_path: Path) -> N
 
     manifest = draw_pairs(vocabulary, tmp_path / "pairs", PairSettings(limit=9)).manifest
 
-    assert manifest.settings == {"limit": 9, "seed": 33, "languages": "any"}
+    assert manifest.settings == {"limit": 9, "seed": 33, "languages": "any", "weights": {}}
     assert manifest.inputs == {"vocabulary": {"fingerprint": vocabulary.fingerprint}}
 
 
@@ -292,7 +292,7 @@ def folded(rows: list[Row]) -> dict[str, set[str]]:
     return concepts
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=rows)
 def test_pairs_and_ambiguous_names_are_those_that_plain_sets_tell(draw: Draw, rows: list[Row]) -> None:
     rows = rows + english("z:1", "always", "there")

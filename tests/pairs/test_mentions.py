@@ -238,7 +238,7 @@ texts = st.sampled_from(["tumor", "Breast cancer", "ovarian cancer", "alone", "b
 known = st.sampled_from(["mesh:D1", "mesh:D2", "mesh:D3", "omim:114480", "mesh:D77"])
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mentions=st.lists(st.tuples(texts, known), max_size=12))
 def test_pairs_are_those_that_plain_loops_make(pair: Pair, mentions: list[tuple[str, str]]) -> None:
     mentions = [*mentions, ("always", "mesh:D1")]

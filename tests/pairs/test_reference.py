@@ -232,7 +232,7 @@ names = st.text(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(st.sampled_from(["x:1", "y:2"]), names, st.just("en")), max_size=8))
 @example(rows=english("x:1", "a|", "b", "|c", "d||e"))
 def test_what_was_written_is_read_again(draw: Draw, tmp_path: Path, rows: list[Row]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,14 +13,17 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
+from sapbert.index.build import build_index
+from sapbert.index.settings import IndexSettings
 from sapbert.linking.linker import Linker
 from sapbert.service.app import routes, service_of
 from sapbert.service.guard import Guard
+from sapbert.service.keys import make_key
 from sapbert.service.limits import allowances
 from sapbert.service.linkers import Served
 from sapbert.service.settings import KeySettings, Limits, LinkerSettings, ServiceSettings
 from sapbert.service.state import Service, State
-from tests.index.conftest import Facts, NgramEncoder, Row
+from tests.index.conftest import Facts, NgramEncoder, Row, write
 from tests.linking.conftest import FACTS, ROWS, bench_of
 
 SECOND_ROWS: list[Row] = [("chebi:1", "aspirin", "CHEBI"), ("chebi:2", "water <b>", "CHEBI")]
@@ -107,9 +111,34 @@ def client(bench: Bench) -> TestClient:
     return bench.client
 
 
+@pytest.fixture
+def key() -> str:
+    return make_key()[0]
+
+
+def with_key(make_bench: MakeBench, key: str, **settings: Any) -> Bench:
+    """Return a service that knows this key, and another's."""
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    other = make_key()[1]
+    keys = {"alice": KeySettings(sha256=digest, **settings), "bob": KeySettings(sha256=other)}
+    return make_bench(keys=keys)
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The header that gives a key."""
+    return {"Authorization": f"Bearer {key}"}
+
+
 def fresh(linker: Linker) -> Linker:
     """Return a linker of the same index that remembers nothing."""
     return Linker(linker.encoder, linker.search, linker.entries, fingerprint=linker.fingerprint)
+
+
+def index_in(folder: Path) -> Path:
+    """Make an index on disk, of an encoder that `NgramEncoder` alone can open."""
+    vocabulary = write(folder / "vocabulary", ROWS, FACTS)
+    build_index(vocabulary, NgramEncoder(64), folder / "index", IndexSettings())
+    return folder / "index"
 
 
 def error_of(answer: Any, status: int) -> str:

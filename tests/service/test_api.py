@@ -35,6 +35,10 @@ def half_sure(linker: Linker, *, exact: bool) -> Linker:
     return Linker(linker.encoder, linker.search, linker.entries, fingerprint="f00d", calibration=calibration)
 
 
+def post(client: TestClient, body: bytes, path: str = "/v1/link") -> Any:
+    return client.post(path, content=body, headers={"Content-Type": "application/json"})
+
+
 # Linking
 
 
@@ -85,7 +89,7 @@ def test_another_linker_is_asked_by_name(client: TestClient) -> None:
 
 
 @given(st.lists(WORDS, min_size=1, max_size=200), st.integers(min_value=1, max_value=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_stream_says_line_by_line_what_an_answer_says_whole(
     make_bench: MakeBench, mentions: list[str], k: int
 ) -> None:
@@ -98,11 +102,14 @@ def test_a_stream_says_line_by_line_what_an_answer_says_whole(
     assert lines(client.post("/v1/link", json=asked, headers=NDJSON)) == whole
 
 
-def test_half_a_surrogate_pair_goes_back_as_it_came(client: TestClient) -> None:
-    body = b'{"mentions": ["\\ud83d cold", "\\ud83d\\ude00"]}'
-    headers = {"Content-Type": "application/json"}
-    found = client.post("/v1/link", content=body, headers=headers).json()["answers"]
-    assert [row["mention"] for row in found] == ["\ud83d cold", "\U0001f600"]
+def test_a_surrogate_pair_is_a_character_and_half_of_one_is_none(client: TestClient) -> None:
+    assert post(client, b'{"mentions": ["\\ud83d\\ude00"]}').json()["answers"][0]["mention"] == "\U0001f600"
+    for path, body, where in (
+        ("/v1/link", b'{"mentions": ["cold", "\\ud83d cold"]}', "mentions.1"),
+        ("/v1/link", b'{"mentions": ["cold"], "types": ["\\udc00"]}', "types.0"),
+        ("/v1/map", b'{"mention": "\\ud83d"}', "mention"),
+    ):
+        assert error_of(post(client, body, path), 422) == f"{where}: half a surrogate pair is no text"
 
 
 def test_a_long_list_goes_to_the_encoder_in_pieces(make_bench: MakeBench) -> None:
@@ -161,6 +168,10 @@ def test_where_nobody_says_exact_names_come_first_unless_calibrated_without(
         ({"mentions": ["a"], "threshold": 2}, 422, "threshold: Input should be less than or equal to 1"),
         ({"mentions": ["a"], "treshold": 1}, 422, "treshold: Extra inputs are not permitted"),
         ({"mentions": ["a", 7]}, 422, "mentions.1: Input should be a valid string"),
+        ({"mentions": ["a"], "k": True}, 422, "k: Input should be a valid integer"),
+        ({"mentions": ["a"], "k": "3"}, 422, "k: Input should be a valid integer"),
+        ({"mentions": ["a"], "threshold": True}, 422, "threshold: Input should be a valid number"),
+        ({"mentions": ["a"], "exact": 1}, 422, "exact: Input should be a valid boolean"),
         ({"mentions": ["a"] * 201}, 422, "mentions: at most 200 in a request"),
         ({"mentions": ["a" * 101]}, 422, "mentions: each has at most 100 characters"),
         (
@@ -175,6 +186,31 @@ def test_a_value_that_cannot_work_is_told_in_one_line(
     client: TestClient, asked: Any, status: int, error: str
 ) -> None:
     assert error_of(client.post("/v1/link", json=asked), status) == error
+
+
+@pytest.mark.parametrize("path", ["/v1/link", "/v1/map"])
+@pytest.mark.parametrize(
+    "kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
+)
+def test_a_body_that_is_not_called_json_is_not_looked_at(
+    client: TestClient, path: str, kind: str | None
+) -> None:
+    headers = {} if kind is None else {"Content-Type": kind}
+    found = client.post(path, content=b'{"mentions": ["cold"]}', headers=headers)
+    assert error_of(found, 415) == "send application/json, and say so in Content-Type"
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
+def test_json_may_be_called_so_in_several_ways(client: TestClient, kind: str) -> None:
+    found = client.post("/v1/link", content=b'{"mentions": ["cold"]}', headers={"Content-Type": kind})
+    assert found.status_code == 200
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400"])
+def test_what_is_no_finite_number_is_refused(client: TestClient, number: bytes) -> None:
+    found = post(client, b'{"mentions": ["a"], "threshold": ' + number + b"}")
+    assert error_of(found, 422) == "threshold: Input should be a finite number"
+    assert error_of(post(client, b'{"mentions": ["a"], "k": ' + number + b"}"), 422).startswith("k: ")
 
 
 def test_an_error_repeats_nothing_of_a_mention(client: TestClient) -> None:
@@ -253,8 +289,19 @@ def test_names_are_found_by_how_they_begin(client: TestClient) -> None:
     ]
     typed = client.get("/v1/search", params={"prefix": "c", "type": ["T033", "T184"], "limit": 1}).json()
     assert [row["concept_id"] for row in typed["results"]] == ["hp:2"]
+    spaced = client.get("/v1/search", params={"prefix": "c", "namespace": ["MSH"]}).json()
+    assert [row["concept_id"] for row in spaced["results"]] == ["mesh:D1", "mesh:D2"]
     assert client.get("/v1/search?prefix=zzz").json() == {"results": []}
     assert client.get("/v1/search?prefix=%20").json() == {"results": []}
+
+
+@pytest.mark.parametrize(("searched", "linked"), [("type", "types"), ("namespace", "prefixes")])
+def test_a_filter_that_the_index_does_not_know_is_refused_as_in_linking(
+    client: TestClient, searched: str, linked: str
+) -> None:
+    error = error_of(client.get("/v1/search", params={"prefix": "c", searched: "T9"}), 422)
+    assert error == error_of(client.post("/v1/link", json={"mentions": ["c"], linked: ["T9"]}), 422)
+    assert "the index has no " in error
 
 
 def test_identifiers_are_found_by_how_they_begin(client: TestClient) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -42,6 +42,15 @@ def run(scenario: Callable[[Batcher], Awaitable[T]], sizes: list[int] | None = N
     return asyncio.run(start())
 
 
+async def occupy(batcher: Batcher, worker: Worker) -> asyncio.Future[Sequence[str]]:
+    """Keep the thread busy with one request, until the worker may go on."""
+    worker.may.clear()
+    first = asyncio.ensure_future(batcher.work("k", ["first"], worker))
+    while not worker.batches:
+        await asyncio.sleep(0)
+    return first
+
+
 def test_a_lone_request_is_worked_on_at_once() -> None:
     worker = Worker()
     assert run(lambda batcher: batcher.work("k", ["a", "b"], worker)) == ["aa", "bb"]
@@ -51,12 +60,9 @@ def test_a_lone_request_is_worked_on_at_once() -> None:
 def test_requests_that_come_while_the_thread_is_busy_share_a_batch() -> None:
     worker = Worker()
     sizes: list[int] = []
-    worker.may.clear()
 
     async def scenario(batcher: Batcher) -> Any:
-        first = asyncio.ensure_future(batcher.work("k", ["first"], worker))
-        while not worker.batches:
-            await asyncio.sleep(0)
+        first = await occupy(batcher, worker)
         others = [asyncio.ensure_future(batcher.work("k", [f"{number}"], worker)) for number in range(10)]
         other_key = asyncio.ensure_future(batcher.work("other", ["x"], worker))
         await asyncio.sleep(0)
@@ -73,12 +79,9 @@ def test_requests_that_come_while_the_thread_is_busy_share_a_batch() -> None:
 
 def test_a_batch_is_bounded_but_takes_a_single_request_whole() -> None:
     worker = Worker()
-    worker.may.clear()
 
     async def scenario(batcher: Batcher) -> None:
-        first = asyncio.ensure_future(batcher.work("k", ["first"], worker))
-        while not worker.batches:
-            await asyncio.sleep(0)
+        first = await occupy(batcher, worker)
         asked = [["a"] * (PIECE + 1), ["b"] * 40, ["c"] * 40, ["d"] * 24]
         tasks = [asyncio.ensure_future(batcher.work("k", items, worker)) for items in asked]
         await asyncio.sleep(0)
@@ -92,12 +95,9 @@ def test_a_batch_is_bounded_but_takes_a_single_request_whole() -> None:
 
 def test_one_request_that_fails_does_not_fail_the_others_of_its_batch() -> None:
     worker = Worker()
-    worker.may.clear()
 
     async def scenario(batcher: Batcher) -> list[Any]:
-        first = asyncio.ensure_future(batcher.work("k", ["first"], worker))
-        while not worker.batches:
-            await asyncio.sleep(0)
+        first = await occupy(batcher, worker)
         tasks = [asyncio.ensure_future(batcher.work("k", [text], worker)) for text in ("a", "poison", "b")]
         await asyncio.sleep(0)
         worker.may.set()
@@ -111,12 +111,9 @@ def test_one_request_that_fails_does_not_fail_the_others_of_its_batch() -> None:
 
 def test_who_has_left_is_not_worked_for() -> None:
     worker = Worker()
-    worker.may.clear()
 
     async def scenario(batcher: Batcher) -> None:
-        first = asyncio.ensure_future(batcher.work("k", ["first"], worker))
-        while not worker.batches:
-            await asyncio.sleep(0)
+        first = await occupy(batcher, worker)
         left = asyncio.ensure_future(batcher.work("k", ["left"], worker))
         stays = asyncio.ensure_future(batcher.work("k", ["stays"], worker))
         await asyncio.sleep(0)
@@ -157,7 +154,7 @@ def test_any_function_can_be_called_on_the_thread() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.lists(st.text(max_size=3), min_size=1, max_size=90))))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_everybody_gets_the_answers_to_their_own(asked: list[tuple[str, list[str]]]) -> None:
     def worker(key: str) -> Callable[[list[str]], list[str]]:
         return lambda texts: [key + text for text in texts]

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 import uvicorn
@@ -72,7 +71,7 @@ def service(make_bench: MakeBench) -> Iterator[Service]:
     app = make_bench(limits=Limits(body_bytes=100_000, seconds=0.5)).app
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "_HEADER_SECONDS", 0.5)
-        config = run._config(run.Plan(path=Path("unused")), lambda: app)
+        config = run._config(run.Plan(what="unused"), lambda: app)
         config.log_config = None
         server = uvicorn.Server(config)
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -93,7 +92,7 @@ def service(make_bench: MakeBench) -> Iterator[Service]:
         (b"", 422),
         (b"null", 422),
         (b'{"mentions": ["\xff\xfe"]}', 400),
-        (b'{"mentions": ["\\ud800"]}', 200),
+        (b'{"mentions": ["\\ud800"]}', 422),
         (b'{"mentions": ["a"], "threshold": NaN}', 422),
         (b'{"mentions": ["a"], "k": 1e400}', 422),
         (b"[" * 90_000, 400),
@@ -104,11 +103,6 @@ def service(make_bench: MakeBench) -> Iterator[Service]:
 def test_a_broken_body_is_refused_and_harms_nobody(service: Service, body: bytes, status: int) -> None:
     assert service.post(body)[0] == status
     assert service.lives()
-
-
-def test_a_body_of_another_kind_is_refused(service: Service) -> None:
-    assert service.post(GOOD, "Content-Type: text/plain")[0] == 422
-    assert service.post(b"a=b", "Content-Type: multipart/form-data; boundary=x")[0] == 422
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -132,14 +126,14 @@ def test_a_body_of_fifty_megabytes_is_refused_before_it_is_taken(service: Servic
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_bytes_at_all_are_survived(service: Service, data: bytes) -> None:
     service.send(data + b"\r\n\r\n", half_close=True)
     assert service.lives()
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_body_at_all_is_answered(service: Service, body: bytes) -> None:
     status, content = service.post(body)
     assert status in (200, 400, 422)
@@ -179,14 +173,10 @@ def test_a_connection_can_be_used_again(service: Service) -> None:
     with closing(HTTPConnection("127.0.0.1", service.port)) as connection:
         connection.connect()
         first = connection.sock
-        for _ in range(3):
-            connection.request("GET", "/v1/health")
+        for method, body in (("GET", b'{"status":"ok"}'), ("HEAD", b""), ("GET", b'{"status":"ok"}')):
+            connection.request(method, "/v1/health")
             answer = connection.getresponse()
-            assert (answer.status, answer.read(), answer.getheader("server")) == (
-                200,
-                b'{"status":"ok"}',
-                None,
-            )
+            assert (answer.status, answer.read(), answer.getheader("server")) == (200, body, None)
             assert connection.sock is first
 
 

@@ -10,11 +10,10 @@ import pytest
 from starlette.types import ASGIApp, Message
 
 from sapbert.linking.linker import Linker
-from sapbert.service.keys import make_key
 from sapbert.service.limits import refused
 from sapbert.service.logs import LOGGER, JsonFormatter
-from sapbert.service.settings import KeySettings, Limits
-from tests.service.conftest import LIMITS, Bench, MakeBench, error_of, fresh
+from sapbert.service.settings import Limits
+from tests.service.conftest import LIMITS, Bench, MakeBench, bearer, error_of, fresh, with_key
 
 ASKED = {"mentions": ["cold"]}
 HEADERS = {
@@ -65,107 +64,6 @@ async def answer(app: ASGIApp, messages: Sequence[Message], **scope: Any) -> lis
     }
     await app(asked, receive, send)
     return sent
-
-
-# Names
-
-
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("localhost:8000", 200),
-        ("127.0.0.1:8000", 200),
-        ("[::1]:8000", 200),
-        ("link.example.org", 200),
-        ("evil.example", 421),
-        ("127.0.0.1.evil.example:8000", 421),
-    ],
-)
-def test_a_page_of_a_strangers_domain_cannot_read_a_service_without_keys(
-    make_bench: MakeBench, host: str, status: int
-) -> None:
-    bench = make_bench(public_url="https://link.example.org")
-    found = bench.client.post("/v1/link", json={"mentions": ["cold"]}, headers={"Host": host})
-    assert found.status_code == status
-
-
-# Keys
-
-
-@pytest.fixture
-def key() -> str:
-    return make_key()[0]
-
-
-def with_key(make_bench: MakeBench, key: str, **settings: Any) -> Bench:
-    import hashlib
-
-    digest = hashlib.sha256(key.encode()).hexdigest()
-    other = make_key()[1]
-    keys = {"alice": KeySettings(sha256=digest, **settings), "bob": KeySettings(sha256=other)}
-    return make_bench(keys=keys)
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
-
-
-def test_a_key_opens_the_service(make_bench: MakeBench, key: str) -> None:
-    client = with_key(make_bench, key).client
-    assert client.post("/v1/link", json=ASKED, headers=bearer(key)).status_code == 200
-    elsewhere = {"Host": "any.example", **bearer(key)}
-    assert client.post("/v1/link", json=ASKED, headers=elsewhere).status_code == 200
-
-
-@pytest.mark.parametrize("headers", [{}, bearer("wrong"), {"Authorization": "Basic x"}, bearer("\u00e9")])
-@pytest.mark.parametrize(
-    "path", ["/v1/link", "/v1/version", "/metrics", "/v1/openapi.json", "/reconcile?queries={}"]
-)
-def test_without_a_key_nothing_is_told(
-    make_bench: MakeBench, key: str, path: str, headers: dict[str, str]
-) -> None:
-    client = with_key(make_bench, key).client
-    encoded = {name.encode(): value.encode() for name, value in headers.items()}
-    found = client.request("POST" if path == "/v1/link" else "GET", path, headers=encoded)
-    assert error_of(found, 401) == "send a key: Authorization: Bearer KEY"
-    assert found.headers["www-authenticate"] == "Bearer"
-
-
-@pytest.mark.parametrize("path", ["/v1/health", "/v1/ready", "/reconcile", "/reconcile/drug"])
-def test_some_things_are_open_to_all(make_bench: MakeBench, key: str, path: str) -> None:
-    assert with_key(make_bench, key).client.get(path).status_code == 200
-
-
-def test_a_wrong_key_is_refused_even_where_none_is_needed(make_bench: MakeBench, key: str) -> None:
-    client = with_key(make_bench, key).client
-    assert error_of(client.get("/reconcile", headers=bearer("wrong")), 401)
-
-
-def test_a_key_in_the_address_counts_for_reconciliation_alone(make_bench: MakeBench, key: str) -> None:
-    client = with_key(make_bench, key).client
-    assert (
-        client.get("/reconcile/disease/suggest/type", params={"prefix": "T", "key": key}).status_code == 200
-    )
-    assert client.get("/v1/version", params={"key": key}).status_code == 401
-
-
-def test_a_key_has_its_own_limits(make_bench: MakeBench, key: str) -> None:
-    client = with_key(make_bench, key, mentions_per_second=0.001).client
-    asked = {"mentions": ["cold"] * 50}
-
-    assert client.post("/v1/link", json=asked, headers=bearer(key)).status_code == 200
-    late = client.post("/v1/link", json=asked, headers=bearer(key))
-
-    assert error_of(late, 429) == "this key may link 0.001 mentions a second"
-    assert int(late.headers["retry-after"]) == pytest.approx(49_001, abs=2)
-
-
-def test_a_key_may_have_only_so_many_requests_at_once(make_bench: MakeBench, key: str) -> None:
-    bench = with_key(make_bench, key, requests=1)
-    with bench.service.state.allowances["alice"].request():
-        refusal = bench.client.get("/v1/version", headers=bearer(key))
-    assert error_of(refusal, 429) == "this key may have 1 requests at once"
-    assert bench.client.get("/v1/version", headers=bearer(key)).status_code == 200
 
 
 # Too much
@@ -286,6 +184,22 @@ def test_every_answer_has_an_identifier_and_the_headers_of_safety(bench: Bench, 
     assert len(first.headers["x-request-id"]) == 32
     assert first.headers["x-request-id"] != second.headers["x-request-id"]
     assert "server" not in first.headers
+
+
+@pytest.mark.parametrize("path", ["/", "/page/app.js", "/v1/health", "/v1/search?prefix=c", "/reconcile"])
+def test_head_is_answered_as_get_is_but_without_a_body(bench: Bench, logged: list[str], path: str) -> None:
+    asked, whole = bench.client.head(path), bench.client.get(path)
+
+    assert (asked.status_code, asked.content) == (200, b"")
+    for name in ("content-length", "content-type"):
+        assert asked.headers[name] == whole.headers[name]
+    assert [json.loads(line)["method"] for line in logged] == ["HEAD", "GET"]
+
+
+def test_head_opens_no_more_than_get_does(make_bench: MakeBench, key: str) -> None:
+    client = with_key(make_bench, key).client
+    assert [client.head(path).status_code for path in ("/reconcile", "/v1/version")] == [200, 401]
+    assert client.head("/v1/link", headers=bearer(key)).status_code == 405
 
 
 def test_pages_of_others_may_read_reconciliation_and_nothing_else(bench: Bench) -> None:

@@ -16,10 +16,7 @@ from typing import Any
 
 import pytest
 
-from sapbert.index.build import build_index
-from sapbert.index.settings import IndexSettings
-from tests.index.conftest import NgramEncoder, write
-from tests.linking.conftest import FACTS, ROWS
+from tests.service.conftest import index_in
 
 PATIENCE = 60
 
@@ -27,11 +24,7 @@ PATIENCE = 60
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index whose encoder the processes below know how to open; to be read only."""
-    folder = tmp_path_factory.mktemp("process")
-    build_index(
-        write(folder / "vocabulary", ROWS, FACTS), NgramEncoder(64), folder / "index", IndexSettings()
-    )
-    return folder / "index"
+    return index_in(tmp_path_factory.mktemp("process"))
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +109,15 @@ def test_one_command_serves_an_index_until_it_is_stopped(index: Path, start: Cal
     events = [json.loads(line) for line in log.splitlines()]
     assert [line["route"] for line in events if line["event"] == "request"] == ["/v1/link"]
     assert "Traceback" not in log
-    assert process.process.returncode in (0, -signal.SIGTERM)
+    assert process.process.returncode == 0
+
+
+def test_a_service_that_is_stopped_as_it_begins_has_not_failed(
+    index: Path, start: Callable[..., Process]
+) -> None:
+    process = start(index)
+    process.stop()
+    assert process.process.returncode == 0
 
 
 def test_a_reload_serves_the_new_index_and_keeps_the_old_one_where_the_new_is_damaged(
@@ -166,6 +167,7 @@ def test_a_killed_worker_is_replaced_and_figures_are_of_all(
         assert process.link("cold")[0]["concept_id"] == "hp:1"
     assert "sapbert_mentions_total 9\n" in process.ask("/metrics")
     assert "Traceback" not in process.stop()
+    assert process.process.returncode == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in before)
 
 
@@ -187,6 +189,7 @@ def test_requests_in_flight_are_answered_before_the_service_ends(
         connection.send(body[-1:])
         assert connection.getresponse().status == 200
     process.end()
+    assert process.process.returncode == 0
 
 
 # Language models

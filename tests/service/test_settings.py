@@ -58,6 +58,24 @@ def test_an_index_alone_is_called_as_its_folder(tmp_path: Path) -> None:
     assert found.linkers == {"my-index-new": LinkerSettings(index=tmp_path / "my index (new)")}
 
 
+def test_the_index_that_comes_along_is_served_by_its_name(tmp_path: Path) -> None:
+    assert settings_of("default").linkers == {"default": LinkerSettings(index="default")}
+
+    path = config(tmp_path, '[linkers.mesh]\nindex = "default"\n[linkers.own]\nindex = "./default"')
+    assert [linker.index for linker in settings_of(path).linkers.values()] == [
+        "default",
+        tmp_path / "default",
+    ]
+
+
+def test_a_folder_of_that_name_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    config(tmp_path, '[linkers.own]\nindex = "./default"')
+    for what in ("./default", "service.toml"):
+        [linker] = settings_of(what).linkers.values()
+        assert linker.index == Path("default")
+
+
 @given(st.text(alphabet="ab-._é /", max_size=80))
 def test_any_folder_makes_a_name(name: str) -> None:
     assert len(settings_of(Path("x") / name).linkers) == 1

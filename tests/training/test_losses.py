@@ -132,7 +132,7 @@ def test_mining_and_multi_similarity_equal_the_library_in_value_and_gradient(bat
     spread=st.sampled_from((0.05, 0.3, 0.7, 2.0)),
     data=st.data(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_multi_similarity_equals_the_library_on_any_labels(
     labels: list[int], seed: int, spread: float, data: st.DataObject
 ) -> None:
@@ -181,7 +181,7 @@ def test_multi_similarity_does_not_overflow() -> None:
 
 
 @given(labels=st.lists(st.integers(0, 5), min_size=2, max_size=20), seed=st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_multi_similarity_loss_of_a_batch_is_the_mean_over_its_halves(
     labels: list[int], seed: int
 ) -> None:
@@ -352,7 +352,7 @@ def test_lifted_and_infonce_equal_the_library_over_the_mined_pairs(name: LossNam
     spread=st.sampled_from((0.05, 0.3, 0.7, 2.0)),
     data=st.data(),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_lifted_and_infonce_equal_the_library_on_any_labels(
     name: LossName, labels: list[int], seed: int, spread: float, data: st.DataObject
 ) -> None:

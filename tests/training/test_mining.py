@@ -118,7 +118,7 @@ def test_ambiguous_names_are_neither_positives_nor_negatives() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(names=batches(), margin=st.sampled_from((0.0, 0.05, 0.2, 1.0)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_mining_equals_the_listing_of_all_triplets(kind: Triplets, names: Names, margin: float) -> None:
     positives, negatives = pair_masks(names.labels, names.share)
     distances = torch.cdist(names.vectors, names.vectors)
@@ -131,7 +131,7 @@ def test_mining_equals_the_listing_of_all_triplets(kind: Triplets, names: Names,
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(names=batches(dtype=torch.float32, ambiguous=False), margin=st.sampled_from((0.0, 0.2, 1.0)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_mining_equals_the_established_library(kind: Triplets, names: Names, margin: float) -> None:
     miners: Any = pytest.importorskip("pytorch_metric_learning.miners")
     raw = 3 * names.vectors
@@ -149,7 +149,7 @@ def listed_indices(anchors: Tensor, others: Tensor) -> Pairs:
 
 
 @given(names=batches(), data=st.data(), kind=st.sampled_from(KINDS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_mining_some_anchors_gives_their_rows_of_the_whole(
     names: Names, data: st.DataObject, kind: Triplets
 ) -> None:
@@ -172,7 +172,7 @@ def test_mining_some_anchors_gives_their_rows_of_the_whole(
 
 
 @given(names=batches(), margin=st.floats(0, 2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_all_triplets_are_the_hard_and_the_semihard(names: Names, margin: float) -> None:
     whole, hard, semihard = (mined(names, kind, margin) for kind in ("all", "hard", "semihard"))
 
@@ -181,7 +181,7 @@ def test_all_triplets_are_the_hard_and_the_semihard(names: Names, margin: float)
 
 
 @given(names=batches(), kind=st.sampled_from(KINDS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_an_anchor_has_hard_positives_exactly_if_it_has_hard_negatives(names: Names, kind: Triplets) -> None:
     positives, negatives = pair_masks(names.labels, names.share)
 

@@ -72,7 +72,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> tuple[PreTrainedModel, Tok
 
 
 @given(rows=st.lists(st.integers(0, 11), min_size=1, max_size=20))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_vectors_come_in_the_order_asked_for(
     bert: tuple[PreTrainedModel, TokenRows], rows: list[int]
 ) -> None:

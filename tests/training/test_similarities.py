@@ -67,7 +67,7 @@ def test_half_of_the_area_may_be_shared() -> None:
     assert mixed.overlap == 0.5
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=9), st.integers(0, 1000), st.floats(0, 2))
 def test_every_pair_is_counted_once_for_each_anchor_as_in_a_slow_loop(
     labels: list[int], seed: int, margin: float

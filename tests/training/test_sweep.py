@@ -62,7 +62,7 @@ def test_loss_settings_that_are_not_swept_stay(recipe: Path) -> None:
     assert sweep.cells[0].loss_settings == {"offset": 0.4, "positive_scale": 2}
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     st.lists(st.sampled_from([2, 3, 4]), min_size=1, max_size=5),
     st.lists(st.sampled_from([0.1, 0.2]), min_size=1, max_size=4),

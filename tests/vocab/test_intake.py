@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from xxhash import xxh3_128
 
@@ -447,7 +447,6 @@ any_lines = good_lines | odd_lines | loose_lines | broken_lines | fields.map(str
 
 
 @given(st.lists(any_lines, min_size=1), st.integers(1, 40), st.sampled_from([b"\n", b"\r\n"]))
-@settings(deadline=None)
 @example([b"1|2|3|", b"1|2|", b"1|2|3|4|"], 99, b"\n")
 def test_every_line_is_a_row_or_blank_or_bad(lines: list[bytes], size: int, end: bytes) -> None:
     good, bad = [], []

@@ -340,7 +340,7 @@ def test_clusters_keep_their_promises(
     assert (found.refused == 0) == (found.largest_refused.size == 0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.lists(
         st.lists(

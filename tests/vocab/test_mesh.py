@@ -269,7 +269,7 @@ def test_a_name_of_100_kb_is_kept(read: Read, tmp_path: Path) -> None:
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), min_size=1)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(texts, min_size=1, max_size=8))
 def test_every_name_written_is_read_tidied(read: Read, tmp_path: Path, written: list[str]) -> None:
     records = [record(name, ui=f"D{number}") for number, name in enumerate(written)]

@@ -211,7 +211,7 @@ def test_an_empty_file_is_refused(read: Read, download: Path) -> None:
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r"), max_size=30)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(texts, max_size=8), texts)
 def test_whatever_stands_in_the_columns_names_and_aliases_are_sound(
     read: Read, tmp_path: Path, synonyms: list[str], code: str

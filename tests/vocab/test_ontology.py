@@ -263,7 +263,7 @@ ontologies = st.dictionaries(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(ontologies)
 def test_any_names_come_through_all_formats_alike(terms: Terms) -> None:
     found = [read_bytes(write(terms)) for write in (write_obo, write_json, write_owl)]
@@ -278,7 +278,7 @@ def test_any_names_come_through_all_formats_alike(terms: Terms) -> None:
     assert found[0] == found[1] == found[2]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from(FORMATS),
     st.floats(min_value=0, max_value=1),

@@ -249,7 +249,7 @@ def test_an_empty_file_is_refused(read: Read, release: Path) -> None:
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r"), max_size=30)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(texts, max_size=8))
 def test_every_term_written_is_read_tidied(read: Read, tmp_path: Path, terms: list[str]) -> None:
     release = Path(shutil.copytree(RELEASE, tmp_path / "release", dirs_exist_ok=True))

@@ -302,7 +302,7 @@ rows = st.lists(
 
 
 @given(rows=rows, links=links)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_names_are_exactly_those_that_a_plain_reading_finds(
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[str, str, str, str]],

@@ -385,7 +385,7 @@ def as_files(rows: list[tuple[str, str, list[str], str, str]], folder: Path) -> 
     ]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(rows_of_tables)
 def test_the_same_rows_give_the_same_vocabulary_in_every_format(
     rows: list[tuple[str, str, list[str], str, str]],

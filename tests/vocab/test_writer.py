@@ -250,7 +250,7 @@ def shuffled_into_pieces(content: Content, data: st.DataObject) -> list[Content]
 
 
 @given(contents, st.data(), st.integers(1, 9), st.sampled_from([0, 200, module.HELD_BYTES]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_order_and_pieces_do_not_matter_and_the_tables_are_as_the_oracle_says(
     content: Content, data: st.DataObject, rows_a_part: int, held: int
 ) -> None:

@@ -35,6 +35,14 @@ def evaluate(
     baseline: Annotated[
         str | None, typer.Option(help="Measure this instead: exact, tfidf, bm25 or edit.")
     ] = None,
+    sparse_weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="What spelling (tf-idf) counts beside vectors.",
+            show_default="what the model has learned, or nothing",
+        ),
+    ] = None,
     split: Annotated[str, typer.Option(help="Choose by dev; look at test once.")] = "test",
     dictionary: Annotated[
         Path | None,
@@ -69,13 +77,21 @@ def evaluate(
 
     if bool(models) == (baseline is not None):
         raise ConfigError("give either --model or --baseline")
+    if baseline is not None and sparse_weight is not None:
+        raise ConfigError("--sparse-weight goes with --model: a baseline has no vectors")
     targets = _targets(out, len(models))
     for target in targets:
         refuse_occupied(target, overwrite=overwrite)
     found = open_evaluation_set(benchmark, dictionary=dictionary, prefix=prefix)
-    runs = list(_runs(found, models, baseline, split, cache))
+    runs = list(_runs(found, models, baseline, split, cache, sparse_weight))
     for target, (model, ranker, run) in zip(targets, runs, strict=False):
-        settings = {"benchmark": found.name, "split": split, "model": model, "baseline": baseline}
+        settings = {
+            "benchmark": found.name,
+            "split": split,
+            "model": model,
+            "baseline": baseline,
+            "sparse_weight": sparse_weight,
+        }
         write_evaluation(run, target, benchmark=found, settings=settings, ranker=ranker, overwrite=overwrite)
     if out is not None:
         typer.echo(f"evaluation -> {out}", err=True)
@@ -89,7 +105,12 @@ def evaluate(
 
 
 def _runs(
-    benchmark: EvaluationSet, models: list[str], baseline: str | None, split: str, cache: Path | None
+    benchmark: EvaluationSet,
+    models: list[str],
+    baseline: str | None,
+    split: str,
+    cache: Path | None,
+    sparse_weight: float | None,
 ) -> Iterator[tuple[str | None, str, Evaluation]]:
     """Measure one after the other; yields the model, what identifies its ranker, and the results."""
     from sapbert.evaluation import rankers
@@ -100,7 +121,7 @@ def _runs(
     measured: dict[str, str] = {}
     for model in models:
         with progress_bar() as progress:
-            identity, build = model_ranker(model, cache, partial(progress, "encode"))
+            identity, build = model_ranker(model, cache, partial(progress, "encode"), sparse_weight)
             require_another(identity, model, measured)
             yield model, identity, evaluate(benchmark, build, split=split)
 
@@ -124,11 +145,15 @@ def require_another(fingerprint: str, model: str, measured: dict[str, str]) -> N
 
 
 def model_ranker(
-    model: str, cache: Path | None, progress: Callable[[int, int], None] | None = None
+    model: str,
+    cache: Path | None,
+    progress: Callable[[int, int], None] | None = None,
+    sparse_weight: float | None = None,
 ) -> tuple[str, Build]:
     """Open a model whose vectors are kept; returns what identifies its ranker, and what builds one.
 
-    `progress` is told of names encoded and names to encode.
+    `progress` is told of names encoded and names to encode. Spelling counts what `sparse_weight` says, or
+    what the model has learned.
     """
     from sapbert.artifacts import fingerprint_of
     from sapbert.evaluation import rankers
@@ -137,8 +162,9 @@ def model_ranker(
 
     opened = open_encoder(model)
     encoder = CachedEncoder(opened, cache or home() / "vectors", progress=progress)
-    if not opened.sparse_weight:
+    weight = opened.sparse_weight if sparse_weight is None else sparse_weight
+    if not weight:
         return encoder.fingerprint, partial(rankers.EncoderRanker, encoder=encoder)
-    parts = {"encoder": encoder.fingerprint, "sparse_weight": repr(opened.sparse_weight)}
-    build = partial(rankers.HybridRanker, encoder=encoder, weight=opened.sparse_weight)
+    parts = {"encoder": encoder.fingerprint, "sparse_weight": repr(weight)}
+    build = partial(rankers.HybridRanker, encoder=encoder, weight=weight)
     return fingerprint_of(parts), build

@@ -83,7 +83,7 @@ def _parameters(settings: type[Any], groups: Mapping[str, str]) -> Iterator[insp
             hint, default = list[str], []
             option = typer.Option(
                 f"--{field.name.removesuffix('s').replace('_', '-')}",
-                parser=_named_number,
+                parser=named_number,
                 metavar="NAME=NUMBER",
                 help=f"{doc} May be given again.",
                 rich_help_panel=group,
@@ -107,7 +107,8 @@ def _docs(settings: type[Any]) -> dict[str, str]:
     }
 
 
-def _named_number(text: str) -> tuple[str, float]:
+def named_number(text: str) -> tuple[str, float]:
+    """Parse an option such as `scale=20`."""
     name, _, number = text.partition("=")
     try:
         return name.strip(), float(number)

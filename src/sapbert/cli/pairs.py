@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from sapbert.cli.options import named_number
 from sapbert.cli.report import Json, Out, Overwrite, counted, progress_bar, tell
 from sapbert.errors import ConfigError
 
@@ -30,6 +31,15 @@ def pairs(
     limit: Annotated[int, typer.Option(min=1, help="Most pairs drawn from one concept.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Same vocabulary and seed, same pairs.")] = 33,
     languages: Annotated[LanguageRule, typer.Option(help="Which names may be paired.")] = LanguageRule.ANY,
+    weight: Annotated[
+        list[str],
+        typer.Option(
+            parser=named_number,
+            metavar="SOURCE=NUMBER",
+            help="How often pairs with a name of this source come: 2 is twice, 0.25 every fourth. "
+            "May be given again.",
+        ),
+    ] = [],
     mentions: Annotated[
         Path | None,
         typer.Option(help="TSV with columns mention and concept_ids: pair each with its concept's names."),
@@ -57,7 +67,7 @@ def pairs(
         if mentions is not None and kind != VOCABULARY:
             raise ConfigError(f"--mentions goes with a vocabulary, but {source} is {kind}")
         drawing = kind == VOCABULARY and mentions is None
-        _refuse_idle(context, ("prefix",) if drawing else ("limit", "seed", "languages"))
+        _refuse_idle(context, ("prefix",) if drawing else ("limit", "seed", "languages", "weight"))
         if kind == "text":
             intake = Intake(progress=progress)
             made = reference.read_reference(source, out, intake, prefix=prefix, overwrite=overwrite)
@@ -71,7 +81,12 @@ def pairs(
                 Vocabulary.open(source), mentions, out, prefix=prefix, overwrite=overwrite
             )
         else:
-            settings = draw.PairSettings(limit=limit, seed=seed, languages=sampling.Languages(languages))
+            settings = draw.PairSettings(
+                limit=limit,
+                seed=seed,
+                languages=sampling.Languages(languages),
+                weights=dict(weight),  # type: ignore[arg-type]  # parsed by named_number
+            )
             made = draw.draw_pairs(
                 Vocabulary.open(source), out, settings, overwrite=overwrite, progress=progress
             )

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sapbert.defaults import DEFAULT
 from sapbert.errors import MissingExtraError
 
 
 def serve(
     what: Annotated[
-        Path | None,
-        typer.Argument(help="An index, or a TOML file that names several.", show_default=False),
-    ] = None,
+        str,
+        typer.Argument(
+            help="An index, or a TOML file that names several.", show_default="MeSH, which comes along"
+        ),
+    ] = DEFAULT,
     host: Annotated[str, typer.Option(help="Address to listen on; others need a key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes; they share the index in memory.")] = 1,
@@ -44,8 +46,6 @@ def serve(
     if new_key is not None:
         _print_key(new_key)
         return
-    if what is None:
-        raise typer.BadParameter("give an index, or a TOML file that names several")
     if mcp:
         _serve_mcp(what, threads)
         return
@@ -56,7 +56,7 @@ def serve(
         raise _missing(error, "serve") from error
     run(
         Plan(
-            path=what,
+            what=what,
             host=host,
             port=port,
             workers=workers,
@@ -72,14 +72,14 @@ def _announce(address: str, linkers: Sequence[str]) -> None:
     typer.echo(f"{address} serves {', '.join(linkers)}; Ctrl-C stops it", err=True)
 
 
-def _serve_mcp(path: Path, threads: int | None) -> None:
+def _serve_mcp(what: str, threads: int | None) -> None:
     try:
         from sapbert.service.mcp import serve_stdio
         from sapbert.service.settings import settings_of
         from sapbert.service.state import load_state
     except ModuleNotFoundError as error:
         raise _missing(error, "mcp") from error
-    serve_stdio(load_state(settings_of(path), threads=threads, verify=True))
+    serve_stdio(load_state(settings_of(what), threads=threads, verify=True))
 
 
 def _print_key(name: str) -> None:

@@ -182,11 +182,16 @@ class Entries:
         return slice(*(self.concepts.position(f"{prefix}{end}".encode()) for end in (":", after)))
 
 
-def _mask(words: Sequence[str], known: Sequence[str], what: str) -> NDArray[np.bool_]:
-    """Say of each word in `known` whether it is wanted."""
+def require_known(words: Sequence[str], known: Sequence[str], what: str) -> None:
+    """Refuse a word that the index does not know: as a filter it would leave nothing, without a reason."""
     for word in words:
         if word not in known:
             raise ConfigError(f"the index has no {what} {word!r}; {_nearest(word, known)}")
+
+
+def _mask(words: Sequence[str], known: Sequence[str], what: str) -> NDArray[np.bool_]:
+    """Say of each word in `known` whether it is wanted."""
+    require_known(words, known, what)
     return np.isin(np.array(known, np.object_), np.array(words, np.object_))
 
 

@@ -12,9 +12,11 @@ hash alike (odds of one in a hundred thousand over all of UMLS) are merely not u
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -26,7 +28,7 @@ from sapbert.arrays import ArrayWriter, TextsWriter
 from sapbert.artifacts import Draft, create
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.pairs.artifact import KIND, Pairs
-from sapbert.pairs.sampling import Languages, draw
+from sapbert.pairs.sampling import Languages, draw, repeat
 from sapbert.vocab.columns import append_texts, fold_tidy_names, is_first
 from sapbert.vocab.intake import Progress, ordered_map, silent
 from sapbert.vocab.vocabulary import Vocabulary
@@ -42,8 +44,16 @@ class PairSettings:
     """Same vocabulary and seed, same pairs."""
     languages: Languages = Languages.ANY
     """Pair names of any languages, only within one language, or only across languages."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """How often pairs with a name of a source come: 2 is twice, 0.25 every fourth; once where it is not told.
+    A pair of two sources comes as often as the larger says."""
 
     def __post_init__(self) -> None:
+        for source, weight in self.weights.items():
+            if not 0 <= weight < inf:
+                raise ConfigError(
+                    f"the weight of {source} is how often its pairs come, at least 0, got {weight}"
+                )
         if self.limit < 1:
             raise ConfigError(f"limit is the most pairs of a concept, at least 1, got {self.limit}")
         if not 0 <= self.seed < 2**64:
@@ -60,16 +70,25 @@ class Names(NamedTuple):
     """A number for each name that changes where the language does."""
     ids: pl.Series
     """The identifier of each concept."""
+    weights: NDArray[np.float64] | None = None
+    """How often pairs with each name come; None for once."""
 
     @classmethod
-    def of(cls, concept_ids: pl.Series, texts: pl.Series, languages: pl.Series | None = None) -> Self:
+    def of(
+        cls,
+        concept_ids: pl.Series,
+        texts: pl.Series,
+        languages: pl.Series | None = None,
+        weights: pl.Series | None = None,
+    ) -> Self:
         """Number the concepts of distinct names; rows of a concept must lie together."""
         concepts = concept_ids.rle_id().to_numpy().astype(np.int64)
         starts = np.flatnonzero(np.diff(concepts, prepend=-1))
         numbers = (
             np.zeros_like(concepts) if languages is None else languages.rle_id().to_numpy().astype(np.int64)
         )
-        return cls(texts, concepts, numbers, concept_ids.gather(starts))
+        times = None if weights is None else weights.to_numpy()
+        return cls(texts, concepts, numbers, concept_ids.gather(starts), times)
 
 
 def draw_pairs(
@@ -82,6 +101,7 @@ def draw_pairs(
 ) -> Pairs:
     """Write the pairs artifact of a vocabulary to `target` and open it."""
     parts = vocabulary.parts()
+    _refuse_unknown_sources(vocabulary, settings.weights)
     with create(target, overwrite=overwrite) as draft:
         with PairsWriter(draft) as writer:
             work = partial(_draw_part, settings=settings)
@@ -95,9 +115,22 @@ def draw_pairs(
     return Pairs.open(target, verify=False)
 
 
+def _refuse_unknown_sources(vocabulary: Vocabulary, weights: Mapping[str, float]) -> None:
+    if weights:
+        names = (
+            pl.scan_parquet(vocabulary.parts()).select(pl.col("source").cast(pl.String).unique()).collect()
+        )
+        known = sorted(names["source"].drop_nulls())
+        for source in weights:
+            if source not in known:
+                raise ConfigError(
+                    f"{vocabulary.path}: no name is from {source}, only from {', '.join(known)}"
+                )
+
+
 def _draw_part(part: Path, settings: PairSettings) -> tuple[Names, NDArray[np.int64]]:
     """The names of a part of the vocabulary and the pairs drawn of them; called on several threads."""
-    names = _distinct_names(part, settings.languages)
+    names = _distinct_names(part, settings)
 
     def keys(concepts: NDArray[np.int64]) -> NDArray[np.uint64]:
         digests = (hashlib.sha256(curie.encode()).digest()[:8] for curie in names.ids.gather(concepts))
@@ -111,16 +144,26 @@ def _draw_part(part: Path, settings: PairSettings) -> tuple[Names, NDArray[np.in
         limit=settings.limit,
         seed=settings.seed,
     )
+    if names.weights is not None:
+        times = names.weights[rows].max(axis=1)
+        rows = repeat(rows, names.concepts[rows[:, 0]], times, keys=keys, seed=settings.seed)
     return names, rows
 
 
-def _distinct_names(part: Path, rule: Languages) -> Names:
+def _distinct_names(part: Path, settings: PairSettings) -> Names:
     """Fold the names of some whole concepts and keep of each concept the distinct ones, in their order."""
-    frame = pl.read_parquet(part, columns=["concept_id", "name", "language"])
+    frame = pl.read_parquet(part, columns=["concept_id", "name", "language", "source"])
     folded = frame.select("concept_id", fold_tidy_names(frame["name"]))
     kept = is_first(folded) & (folded["name"] != "")
-    languages = None if rule is Languages.ANY else frame["language"].filter(kept)
-    return Names.of(folded["concept_id"].filter(kept), folded["name"].filter(kept), languages)
+    languages = None if settings.languages is Languages.ANY else frame["language"].filter(kept)
+    weights = None
+    if settings.weights:
+        # A name that several sources have comes as often as the largest of them says.
+        each = frame["source"].cast(pl.String).replace_strict(settings.weights, default=1.0)
+        folded = folded.with_columns(each.alias("weight"))
+        largest = folded.select(pl.col("weight").max().over("concept_id", "name"))
+        weights = largest.to_series().filter(kept)
+    return Names.of(folded["concept_id"].filter(kept), folded["name"].filter(kept), languages, weights)
 
 
 class PairsWriter:

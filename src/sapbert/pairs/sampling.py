@@ -56,6 +56,20 @@ def draw(concepts: Ints, languages: Ints, *, keys: Keys, rule: Languages, limit:
     return np.stack([left, right], axis=1)
 
 
+def repeat(rows: Ints, concepts: Ints, times: NDArray[np.float64], *, keys: Keys, seed: int) -> Ints:
+    """Repeat each of some pairs so many times; the fraction of a time is its chance.  # (pairs, 2)
+
+    `concepts` numbers the concept of each pair, ascending; `keys` is as in `draw`.
+    """
+    start = np.flatnonzero(np.diff(concepts, prepend=-1))
+    sizes = np.diff(start, append=len(concepts))
+    within = (np.arange(len(concepts)) - np.repeat(start, sizes)).astype(np.uint64)
+    seeds = _mix(_mix(np.uint64(seed) ^ _mix(keys(concepts[start]))))
+    whole = np.floor(times)
+    more = _unit(_mix(np.repeat(seeds, sizes) + within)) < times - whole
+    return np.repeat(rows, (whole + more).astype(np.int64), axis=0)
+
+
 def _partners(concepts: Ints, languages: Ints, start: Ints, rule: Languages) -> tuple[Ints, Ints]:
     """The first row each row is paired with, and how many from there on; all come before it."""
     rows = np.arange(len(concepts))

@@ -11,13 +11,13 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from sapbert.linking.linker import LinkSettings
 from sapbert.service import lookup
-from sapbert.service.asking import Row, call, exchange_of, link
+from sapbert.service.asking import Row, call, exchange_of, link, require_kind
 from sapbert.service.limits import refused
 from sapbert.service.linkers import Served
 from sapbert.service.metrics import CONTENT_TYPE
@@ -52,6 +52,11 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem} for status in (*statuses, 401, 429, 503)}
 
 
+async def _require_json(request: Request) -> None:
+    """Look at the kind of a body before its content, of which the framework would say something obscure."""
+    require_kind(request, "application/json")
+
+
 router = APIRouter(prefix="/v1")
 
 
@@ -65,8 +70,9 @@ router = APIRouter(prefix="/v1")
             "description": f"All answers; or, with Accept: {NDJSON}, one a line as they are found.",
             "content": {NDJSON: {"schema": {"type": "string"}}},
         },
-        **_problems(400, 404, 413, 422),
+        **_problems(400, 404, 413, 415, 422),
     },
+    dependencies=[Depends(_require_json)],
 )
 async def link_mentions(asked: LinkRequest, request: Request, linker: LinkerName = None) -> Response:
     """Return the best candidates of each mention, best first; none is NIL."""
@@ -101,8 +107,7 @@ async def _texts(
     waiting = iter(mentions)
     async for piece in pieces:
         answers = ({"mention": next(waiting), "candidates": candidates} for candidates in piece)
-        # Half a surrogate pair, which JSON can carry, goes back as it came: escaped.
-        yield [json.dumps(answer, ensure_ascii=False).encode(errors="backslashreplace") for answer in answers]
+        yield [json.dumps(answer, ensure_ascii=False).encode() for answer in answers]
 
 
 async def _stream(first: list[bytes], rest: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
@@ -139,16 +144,29 @@ async def search(
     type: Annotated[
         list[Word], Query(max_length=MOST_WORDS, description="Only concepts of these types.")
     ] = [],  # noqa: B006  # the framework copies it
+    namespace: Annotated[
+        list[Word],
+        Query(max_length=MOST_WORDS, description="Only concepts whose identifier begins so: mesh."),
+    ] = [],  # noqa: B006  # as above
     linker: LinkerName = None,
 ) -> SearchAnswer:
     """Return concepts with a name that begins so, or an identifier (`mesh:D0092`)."""
     exchange = exchange_of(request)
     served = exchange.state.linker(linker)
-    results = await call(exchange, served, lambda: lookup.search(served, prefix, limit=limit, types=type))
+    results = await call(
+        exchange,
+        served,
+        lambda: lookup.search(served, prefix, limit=limit, types=type, namespaces=namespace),
+    )
     return SearchAnswer(results=results)
 
 
-@router.post("/map", summary="Draw what is near a mention", responses=_problems(400, 404, 413, 422))
+@router.post(
+    "/map",
+    summary="Draw what is near a mention",
+    responses=_problems(400, 404, 413, 415, 422),
+    dependencies=[Depends(_require_json)],
+)
 async def surroundings(asked: MapRequest, request: Request, linker: LinkerName = None) -> MapAnswer:
     """Return the nearest names of a mention, laid into a plane."""
     exchange = exchange_of(request)

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from sapbert.service import api, reconcile, static
 from sapbert.service.guard import FAILED, Guard, problem
 from sapbert.service.metrics import Metrics
+from sapbert.service.shapes import fault_of
 from sapbert.service.state import Service, State
 from sapbert.version import __version__
 
@@ -81,5 +82,4 @@ async def _invalid(_request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return problem(HTTPException(400, "the body is no JSON"))
-    where = ".".join(map(str, first["loc"][1:]))
-    return problem(HTTPException(422, f"{where or first['loc'][0]}: {first['msg']}"))
+    return problem(HTTPException(422, fault_of({**first, "loc": first["loc"][1:] or first["loc"]})))

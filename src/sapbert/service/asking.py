@@ -26,6 +26,13 @@ def exchange_of(request: Request) -> Exchange:
     return exchange
 
 
+def require_kind(request: Request, kind: str) -> None:
+    """Refuse a body of another kind, or of none: what it is may not be guessed."""
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if sent != kind:
+        raise refused(415, f"send {kind}, and say so in Content-Type")
+
+
 async def link(
     exchange: Exchange, served: Served, mentions: Sequence[str], *, k: int, settings: LinkSettings
 ) -> AsyncIterator[list[list[Row]]]:

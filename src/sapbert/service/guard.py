@@ -56,6 +56,7 @@ class Exchange:
     """One request, as far as the guard and the log know it."""
 
     id: str
+    method: str
     service: Service
     state: State
     """The configuration it began with, and keeps."""
@@ -101,7 +102,10 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(uuid.uuid4().hex, self._service, self._service.state)
+        exchange = Exchange(uuid.uuid4().hex, scope["method"], self._service, self._service.state)
+        if exchange.method == "HEAD":
+            # Routes know GET alone. It is a copy, since the server looks at its own to leave the body out.
+            scope = {**scope, "method": "GET"}
         scope[EXCHANGE] = exchange
         outlet = _Outlet(send, exchange, shared=scope["path"].startswith(RECONCILE))
         start = time.perf_counter()
@@ -176,7 +180,7 @@ class Guard:
         self._service.metrics.request(route, exchange.status, seconds)
         fields: dict[str, Any] = {
             "id": exchange.id,
-            "method": scope["method"],
+            "method": exchange.method,
             "route": route,
             "status": exchange.status,
             "ms": round(1000 * seconds, 2),
@@ -230,8 +234,14 @@ def _identify(scope: Scope, exchange: Exchange) -> None:
     exchange.key = owner_of(key.strip(), keys) if key else None
     if exchange.key is not None:
         exchange.allowance = exchange.state.allowances[exchange.key]
-    elif key or not _is_open(scope, path):
-        raise HTTPException(401, "send a key: Authorization: Bearer KEY", {"WWW-Authenticate": "Bearer"})
+    elif key:
+        raise _unauthorized("this key is not known")
+    elif not _is_open(scope, path):
+        raise _unauthorized("give a key: Authorization: Bearer KEY")
+
+
+def _unauthorized(message: str) -> HTTPException:
+    return HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 
 def _require_own_name(scope: Scope, public_url: str | None) -> None:
@@ -255,7 +265,8 @@ def _is_address(host: str) -> bool:
 def _key_in_address(scope: Scope) -> str:
     if not scope["path"].startswith(RECONCILE):
         return ""
-    return QueryParams(scope["query_string"]).get(KEY_PARAMETER, "")
+    # To the address where properties are proposed OpenRefine appends `?type=…`, even behind a question mark.
+    return QueryParams(scope["query_string"]).get(KEY_PARAMETER, "").partition("?")[0]
 
 
 def _is_open(scope: Scope, path: str) -> bool:

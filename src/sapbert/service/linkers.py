@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sapbert.artifacts import load_manifest
 from sapbert.curies import parse_curie
+from sapbert.defaults import chosen
 from sapbert.errors import ConfigError
 from sapbert.index.folder import KIND
 from sapbert.linking.linker import Linker, LinkSettings
@@ -45,9 +46,9 @@ class Served:
 
 
 def verify_indexes(linkers: Mapping[str, LinkerSettings]) -> None:
-    """Compare every file of every index with its checksum; a damaged one is refused."""
+    """Compare every file of every index with its checksum; an encoder is compared whenever it is opened."""
     for settings in linkers.values():
-        load_manifest(settings.index, kind=KIND)
+        load_manifest(chosen(settings.index, "index"), kind=KIND)
 
 
 def open_linkers(linkers: Mapping[str, LinkerSettings], *, threads: int | None) -> dict[str, Served]:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.arrays import Texts
-from sapbert.curies import parse_curie
+from sapbert.curies import canonical_prefix, parse_curie
+from sapbert.index.entries import require_known
 from sapbert.linking.search import nearest_concepts, scope_of
 from sapbert.service.linkers import Served
 from sapbert.service.shapes import Concept, Found, MapAnswer, Name, Neighbour, Point
@@ -96,24 +97,33 @@ def _neighbours(served: Served, number: int, count: int) -> list[Neighbour]:
 
 
 def search(
-    served: Served, prefix: str, *, limit: int, types: Sequence[str] = (), skip: int = 0
+    served: Served,
+    prefix: str,
+    *,
+    limit: int,
+    types: Sequence[str] = (),
+    namespaces: Sequence[str] = (),
+    skip: int = 0,
 ) -> list[Found]:
-    """Return concepts with a name, or an identifier, that begins with `prefix`, without the first `skip`."""
-    wanted = set(types)
+    """Return concepts with a name, or an identifier, that begins with `prefix`, without the first `skip`.
+
+    Filters are those of linking, and what the index does not know is refused as there; but few names are
+    looked at, so each is asked for what it has, instead of all concepts first.
+    """
+    entries = served.linker.entries
+    spaces = list(map(canonical_prefix, namespaces))
+    require_known(types, entries.types, "type")
+    if spaces:
+        require_known(spaces, entries.prefixes(), "prefix")
     found: dict[int, Found] = {}
     for number, name in islice(_beginning(served, prefix), _LOOKED_AT):
         if len(found) == skip + limit:
             break
-        own = served.types_of(number)
-        if number in found or (wanted and wanted.isdisjoint(own)):
+        curie, own = entries.concepts[number], served.types_of(number)
+        if (types and set(types).isdisjoint(own)) or (spaces and curie.partition(":")[0] not in spaces):
             continue
-        entries = served.linker.entries
-        found[number] = Found(
-            concept_id=entries.concepts[number],
-            preferred_name=entries.preferred[number],
-            matched_name=name,
-            types=own,
-        )
+        row = Found(concept_id=curie, preferred_name=entries.preferred[number], matched_name=name, types=own)
+        found.setdefault(number, row)
     return list(found.values())[skip:]
 
 

@@ -6,19 +6,20 @@ serves one client, which started it: keys, limits and the log of the HTTP servic
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import ToolAnnotations
-from pydantic import Field
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import Field, ValidationError
 
 from sapbert.errors import ConfigError
 from sapbert.linking.linker import LinkSettings
 from sapbert.service import lookup
 from sapbert.service.asking import rows_of
 from sapbert.service.linkers import Served
-from sapbert.service.shapes import Answer, Candidate, Concept, SearchAnswer
+from sapbert.service.shapes import Answer, Candidate, Concept, SearchAnswer, fault_of
 from sapbert.service.state import State
 from sapbert.version import __version__
 
@@ -33,12 +34,26 @@ _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_h
 LinkerName = Annotated[str | None, Field(description="Name of a vocabulary; without it, the first.")]
 
 
+class _Server(MCPServer[None]):
+    """Tells of wrong arguments in one line each, where pydantic's report of them fills a page."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            faults = error.__cause__.errors(include_url=False, include_input=False)
+            raise ToolError("; ".join(map(fault_of, faults))) from error.__cause__
+
+
 def create_server(state: State) -> MCPServer[None]:
     """Return a server with the tools `link`, `concept` and `search`."""
     # What fails is told to the model; in the log it would be what a patient said.
-    server: MCPServer[None] = MCPServer(
-        "sapbert", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR"
-    )
+    server = _Server("sapbert", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
     there = ", ".join(state.linkers)
 
     def served(name: str | None) -> Served:

@@ -18,11 +18,12 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
 from sapbert.service import lookup, preview
-from sapbert.service.asking import call, exchange_of
+from sapbert.service.asking import call, exchange_of, require_kind
 from sapbert.service.guard import KEY_PARAMETER, RECONCILE, Exchange
 from sapbert.service.limits import refused
 from sapbert.service.linkers import Served
 from sapbert.service.reconciling import PROPERTIES, Extension, QueryBatch, extend, reconcile, suggest_concepts
+from sapbert.service.shapes import fault_of
 from sapbert.version import __version__
 
 BATCH = 100
@@ -51,9 +52,7 @@ async def manifest_or_answer(request: Request, linker: str | None = None) -> Any
 @router.post("/{linker}")
 async def answer_form(request: Request, linker: str | None = None) -> Any:
     """Answer queries, or extend data, as a form asks."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != _FORM:
-        raise refused(415, f"send a form ({_FORM})")
+    require_kind(request, _FORM)
     try:
         form = parse_qs((await request.body()).decode(), max_num_fields=20)
     except ValueError:
@@ -80,14 +79,16 @@ async def suggest_entity(
     prefix: Typed,
     cursor: Skipped = 0,
     type: Annotated[list[str] | None, Query()] = None,
+    filter: Typed = "",
 ) -> Any:
     """Suggest concepts as somebody types."""
     exchange = exchange_of(request)
     served = exchange.state.linker(linker)
+    typed = prefix or _unfiltered(filter)
     found = await call(
         exchange,
         served,
-        lambda: suggest_concepts(served, prefix, types=type or (), skip=cursor, limit=_MOST_SUGGESTED),
+        lambda: suggest_concepts(served, typed, types=type or (), skip=cursor, limit=_MOST_SUGGESTED),
     )
     return {"result": found}
 
@@ -128,31 +129,35 @@ async def show_preview(request: Request, linker: str, id: Typed) -> Response:
     return HTMLResponse(preview.page(concept), headers=preview.HEADERS)
 
 
+def _unfiltered(filter: str) -> str:
+    """Return what was typed where OpenRefine took a colon in it for a filter: `(all mesh:D009203)`."""
+    return filter.removeprefix("(all ").removesuffix(")")
+
+
 async def _answer(request: Request, linker: str | None, form: dict[str, list[str]]) -> Any:
     exchange = exchange_of(request)
     served = exchange.state.linker(linker)
     if form.get("queries"):
-        queries = _parsed(QueryBatch, form["queries"][0])
+        queries = _parsed(QueryBatch, form, "queries")
         if len(queries) > BATCH:
             raise refused(413, f"at most {BATCH} queries in a batch")
         return await reconcile(exchange, served, queries)
     if form.get("extend"):
-        asked = _parsed(TypeAdapter(Extension), form["extend"][0])
+        asked = _parsed(TypeAdapter(Extension), form, "extend")
         if len(asked.ids) > BATCH:
             raise refused(413, f"at most {BATCH} identifiers in a batch")
         return await call(exchange, served, lambda: extend(served, asked))
     raise refused(400, "send queries or extend, as JSON in a form")
 
 
-def _parsed(shape: TypeAdapter[Any], text: str) -> Any:
+def _parsed(shape: TypeAdapter[Any], form: dict[str, list[str]], field: str) -> Any:
     try:
-        return shape.validate_json(text)
+        return shape.validate_json(form[field][0])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         if first["type"] == "json_invalid":
-            raise refused(400, "this is no JSON") from None
-        where = ".".join(map(str, first["loc"]))
-        raise refused(422, f"{where or 'it'}: {first['msg']}") from None
+            raise refused(400, f"{field}: this is no JSON") from None
+        raise refused(422, fault_of(first, field)) from None
 
 
 def _suggested(names: dict[str, str], prefix: str, cursor: int) -> list[dict[str, str]]:

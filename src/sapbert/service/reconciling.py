@@ -54,7 +54,7 @@ class EntityQuery(BaseModel):
 
     query: str = ""
     type: Ids = []
-    limit: Annotated[float, Field(ge=1)] = 5
+    limit: Annotated[float, Field(ge=1, strict=True, allow_inf_nan=False)] = 5
     properties: list[Condition] = []
     type_strict: Literal["any", "should", "all"] = "any"
 
@@ -110,13 +110,22 @@ async def reconcile(
 
 def _settings(served: Served, query: EntityQuery) -> LinkSettings | None:
     """Return how to link; None where a condition names what the index does not have."""
-    entries = served.linker.entries
-    types = tuple(filter(None, (*query.type, *query.values("type"))))
+    types = _known_types(served, (*query.type, *query.values("type")))
     sources = tuple(query.values("source"))
-    known = [word for word in types if word in entries.types]
-    if (types and not known) or any(source not in entries.sources for source in sources):
+    if types is None or any(source not in served.linker.entries.sources for source in sources):
         return None
-    return served.settings(types=known, sources=sources)
+    return served.settings(types=types, sources=sources)
+
+
+def _known_types(served: Served, types: Sequence[str]) -> list[str] | None:
+    """Return the types that the index has; None where some are wanted and it has none of them.
+
+    To the protocol a type is no more than what candidates may have, so here an unknown one is no error as it
+    is in `/v1`: what has none of the types asked for has no candidates.
+    """
+    wanted = [word for word in types if word]
+    known = [word for word in wanted if word in served.linker.entries.types]
+    return None if wanted and not known else known
 
 
 def _candidates(served: Served, query: EntityQuery, rows: list[Row]) -> list[Row]:
@@ -175,10 +184,13 @@ def suggest_concepts(
     served: Served, prefix: str, *, types: Sequence[str], skip: int, limit: int
 ) -> list[dict[str, Any]]:
     """Return concepts that begin so; where there is none, the nearest: people type anything."""
-    found = [row.model_dump() for row in lookup.search(served, prefix, limit=limit, types=types, skip=skip)]
+    known = _known_types(served, types)
+    if known is None:
+        return []
+    found = [row.model_dump() for row in lookup.search(served, prefix, limit=limit, types=known, skip=skip)]
     if not found and not skip and prefix.strip():
-        settings = served.settings(types=[word for word in types if word in served.linker.entries.types])
-        found = rows_of(served, served.linker.link([prefix], k=limit, settings=settings)[0])
+        answers = served.linker.link([prefix], k=limit, settings=served.settings(types=known))
+        found = rows_of(served, answers[0])
     return [
         {
             "id": row["concept_id"],

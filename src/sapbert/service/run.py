@@ -48,8 +48,8 @@ _STOP_SECONDS = 30
 class Plan:
     """How the service is started."""
 
-    path: Path
-    """A configuration, or an index."""
+    what: str
+    """A configuration, or an index; or the word `default`."""
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
@@ -63,7 +63,7 @@ class Plan:
 
     def load(self, *, verify: bool) -> State:
         """Open what is served; refused where strangers could ask."""
-        settings = settings_of(self.path)
+        settings = settings_of(self.what)
         self._require_keys(settings)
         share = max(1, usable_cores() // self.workers)
         return load_state(settings, threads=self.threads or share, verify=verify)
@@ -83,7 +83,7 @@ def serve(plan: Plan, on_listening: Callable[[str, Sequence[str]], None]) -> Non
     logging.config.dictConfig(logging_config(texts=plan.log_mentions))
     # With several workers too: what cannot be opened is told once, here.
     state = plan.load(verify=True)
-    with _listening(plan) as listener, suppress(KeyboardInterrupt):
+    with _listening(plan) as listener, _stoppable():
         host = f"[{plan.host}]" if ":" in plan.host else plan.host
         on_listening(f"http://{host}:{listener.getsockname()[1]}", list(state.linkers))
         if plan.workers == 1:
@@ -91,6 +91,20 @@ def serve(plan: Plan, on_listening: Callable[[str, Sequence[str]], None]) -> Non
         else:
             del state
             _supervise(plan, listener)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Take being told to stop, by SIGTERM as by Ctrl-C, for success: the process ends with 0.
+
+    uvicorn raises both again when it has stopped, and the first would end a single process with 143.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _supervise(plan: Plan, listener: socket.socket) -> None:

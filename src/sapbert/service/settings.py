@@ -26,7 +26,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from sapbert.defaults import DEFAULT, is_default
 from sapbert.errors import ConfigError
+from sapbert.service.shapes import fault_of
 from sapbert.training.settings import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -38,8 +40,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 class LinkerSettings:
     """One linker of the service: a table `[linkers.NAME]`."""
 
-    index: Path
-    """Written by `sapbert index`."""
+    index: Path | str
+    """Written by `sapbert index`; or the word `default`, for the one that comes with the package."""
     title: str = ""
     """What people see; by default the name."""
     calibration: Path | None = None
@@ -120,8 +122,11 @@ def require_name(name: str) -> None:
         raise ConfigError(f"{name!r} is no name for a linker or a key: letters, digits, dots and dashes are")
 
 
-def settings_of(path: Path) -> ServiceSettings:
-    """Read a configuration (`.toml`), or make one for the index at `path`, called as its folder."""
+def settings_of(what: Path | str) -> ServiceSettings:
+    """Read a configuration (`.toml`), or make one for an index: `default`, or a folder, called as that is."""
+    if is_default(what):
+        return ServiceSettings(linkers={DEFAULT: LinkerSettings(index=DEFAULT)})
+    path = Path(what)
     if path.suffix != ".toml":
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name).strip("-._")[:64] or "index"
         return ServiceSettings(linkers={name: LinkerSettings(index=path)})
@@ -138,7 +143,7 @@ def settings_of(path: Path) -> ServiceSettings:
 def _from(folder: Path, linker: LinkerSettings) -> LinkerSettings:
     return replace(
         linker,
-        index=folder / linker.index,
+        index=linker.index if is_default(linker.index) else folder / linker.index,
         calibration=linker.calibration and folder / linker.calibration,
         mentions=linker.mentions and folder / linker.mentions,
     )
@@ -155,8 +160,7 @@ def _checked(content: dict[str, Any]) -> ServiceSettings:
         return TypeAdapter(ServiceSettings).validate_python({"linkers": {}, **content})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{where}: {first['msg']}") from error
+        raise ConfigError(fault_of(first)) from error
 
 
 def _tables(content: dict[str, Any], name: str) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """What goes over the wire: requests and answers of `/v1`.
 
-Fields are called what the columns of `sapbert link` are called. Nothing unknown is taken: a misspelt option
-that was passed over in silence would give wrong links. Counts are checked against the configured limits in
-`service.api`; the bounds here hold whatever the configuration says.
+Fields are called what the columns of `sapbert link` are called. Nothing unknown is taken, and nothing that is
+only nearly of its type (`"k": true`): what was guessed in silence would give wrong links. Counts are checked
+against the configured limits in `service.api`; the bounds here hold whatever the configuration says.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -26,12 +27,23 @@ _EXAMPLE: JsonDict = {
     "types": ["C"],
 }
 
+_MESSAGES = {"string_unicode": "half a surrogate pair is no text"}
+"""For what pydantic says in words of its own, by its kind of error."""
+
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 Words = Annotated[list[Word], Field(max_length=MOST_WORDS)]
+# Without a bound, be it this one, half a surrogate pair would pass, which no file can hold.
+Mention = Annotated[str, Field(min_length=0)]
+
+
+def fault_of(first: Mapping[str, Any], *above: str) -> str:
+    """Say where one of pydantic's errors lies, and what is wrong, without a word of what was sent."""
+    where = ".".join(map(str, (*above, *first["loc"])))
+    return f"{where}: {_MESSAGES.get(first['type'], first['msg'])}"
 
 
 class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Options(_Request):
@@ -39,7 +51,8 @@ class Options(_Request):
 
     k: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, description="Candidates of a mention.")] = 5
     threshold: Annotated[
-        float | None, Field(ge=-1, le=1, description="Candidates that score less are left out.")
+        float | None,
+        Field(ge=-1, le=1, allow_inf_nan=False, description="Candidates that score less are left out."),
     ] = None
     exact: Annotated[
         bool | None,
@@ -56,10 +69,10 @@ class LinkRequest(Options):
     """Mentions to link."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"mentions": ["heart atack", "low mood"], "k": 3}]}
+        json_schema_extra={"examples": [{"mentions": ["heart atack", "low mood"], "k": 3}]}
     )
 
-    mentions: Annotated[list[str], Field(min_length=1, description="In any order; empty ones are NIL.")]
+    mentions: Annotated[list[Mention], Field(min_length=1, description="In any order; empty ones are NIL.")]
 
 
 class Candidate(BaseModel):
@@ -152,9 +165,7 @@ class SearchAnswer(BaseModel):
 class MapRequest(_Request):
     """The mention whose surroundings are drawn."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"mention": "heart atack", "names": 40}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"mention": "heart atack", "names": 40}]})
 
     mention: Annotated[str, Field(min_length=1)]
     names: Annotated[int, Field(ge=2, le=200, description="How many of the nearest names.")] = 60

@@ -166,8 +166,10 @@ def test_candidates_tell_how_sure_they_are_and_by_which_name(page: Page) -> None
 
 
 def test_another_concept_is_picked_by_the_beginning_of_a_name(page: Page) -> None:
-    link(page, "purple elephant")
-    page.get_by_label("Vocabulary").select_option("mesh")
+    nil = json.dumps({"mention": "purple elephant", "candidates": []})
+    page.route("**/v1/link*", lambda route: route.fulfill(body=nil))
+    page.locator("#text").fill("purple elephant")
+    page.get_by_role("button", name="Link", exact=True).click()
     linked(page)
     press(page, "/")
     page.keyboard.type("low te")
@@ -177,6 +179,17 @@ def test_another_concept_is_picked_by_the_beginning_of_a_name(page: Page) -> Non
     [row] = downloaded_rows(page)
     assert (row["concept_id"], row["matched_name"]) == ("hp:1", "Low temperature")
     assert (row["decision"], row["how"], row["score"]) == ("accepted", "hand", "")
+
+
+def test_only_concepts_that_the_filters_leave_are_picked(page: Page) -> None:
+    link(page, "cold")
+    for field, value in (("#prefixes", "mesh"), ("#types", "T047")):
+        page.locator(field).select_option(value)
+        linked(page)
+        page.locator("#search").fill("cold")
+        page.get_by_role("option", name="mesh:D2").wait_for()
+        assert page.get_by_role("option", name="hp:1").count() == 0
+        page.locator(field).select_option("")
 
 
 def test_a_concept_is_shown_with_its_names_and_what_is_near_it(page: Page) -> None:

@@ -18,6 +18,8 @@ export function useKey(text) {
   key = text;
 }
 
+export const hasKey = () => key !== null;
+
 async function ask(path, options = {}) {
   const headers = { ...options.headers };
   if (key) headers.Authorization = `Bearer ${key}`;
@@ -42,20 +44,23 @@ export const concept = async (linker, id, signal) => {
   return (await ask(path, { signal })).json();
 };
 
-export const search = async (linker, prefix, type, signal) => {
-  const values = { linker, prefix, limit: 12, ...(type ? { type } : {}) };
+export const search = async (linker, prefix, { types, prefixes }, signal) => {
+  const wanted = Object.entries({ type: types, namespace: prefixes }).filter(([, value]) => value);
+  const values = { linker, prefix, limit: 12, ...Object.fromEntries(wanted) };
   return (await (await ask(address("v1/search", values), { signal })).json()).results;
 };
 
 export const map = async (linker, mention, signal) =>
-  (await post(address("v1/map", { linker }), { mention }, { signal })).json();
+  (await post(address("v1/map", { linker }), { mention: mention.toWellFormed() }, { signal })).json();
 
 /** Link mentions in batches the service takes; `found(number, candidates)` is called as answers come. */
 export async function link(linker, mentions, { limits, filters, signal, found }) {
   for (let start = 0; start < mentions.length;) {
     const end = batchEnd(mentions, start, limits);
     start = await patiently(signal, (received) => {
-      const asked = { mentions: mentions.slice(received, end), k: 9, ...filters };
+      // Half a character, as a cut emoji leaves it, is no text to the service.
+      const whole = mentions.slice(received, end).map((mention) => mention.toWellFormed());
+      const asked = { mentions: whole, k: 9, ...filters };
       return linkBatch(linker, asked, signal, (at, candidates) => found(received + at, candidates));
     }, start);
   }

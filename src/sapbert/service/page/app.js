@@ -25,6 +25,7 @@ function keepNow() {
 /** Ask for a key where one is wanted; true once there is one. */
 async function whenRefused(error) {
   if (error.status !== 401) return false;
+  find("unknown").hidden = !api.hasKey();
   find("asking").showModal();
   await new Promise((resolve) => { find("asking").addEventListener("close", resolve, { once: true }); });
   api.useKey(find("key").value);

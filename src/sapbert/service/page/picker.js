@@ -1,4 +1,4 @@
-// Search as you type: any concept of the vocabulary, by the beginning of a name or by identifier.
+// Search as you type: any concept that the filters leave, by the beginning of a name or by identifier.
 
 import { announce, find, make, settled, some } from "./dom.js";
 

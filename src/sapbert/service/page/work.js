@@ -256,7 +256,7 @@ export class Work {
   }
 
   search(text, signal) {
-    return api.search(this.worklist.linker, text, this.#filters.types, signal);
+    return api.search(this.worklist.linker, text, this.#filters, signal);
   }
 
   // What is done

@@ -1,0 +1,93 @@
+"""What lies in deploy/: commands that this package understands, of files and extras that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sapbert.defaults import HOME
+from tests.cli.conftest import Sapbert, refused, sapbert
+from tests.service.conftest import MakeBench
+from tests.service.page.conftest import serving
+
+__all__ = ["sapbert"]
+ROOT = Path(__file__).parents[2]
+UNIT = (ROOT / "deploy" / "sapbert.service").read_text()
+# One instruction a line, without comments.
+DOCKERFILE = re.sub(r"^#.*\n|\\\n", "", (ROOT / "deploy" / "Dockerfile").read_text(), flags=re.MULTILINE)
+PORT = "8000"
+
+
+def instructions(name: str) -> list[str]:
+    return re.findall(rf"^{name} +(.*)$", DOCKERFILE, flags=re.MULTILINE)
+
+
+def command(name: str) -> list[str]:
+    """The list of words that an instruction ends with."""
+    [line] = instructions(name)
+    words: list[str] = json.loads(line[line.index("[") :])
+    return words
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing came along: what starts is refused at the last moment."""
+    monkeypatch.setenv(HOME, str(tmp_path))
+
+
+def test_an_image_has_extras_that_there_are() -> None:
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = [set(names.split(",")) for names in re.findall(r"\[([a-z,]+)\]'", DOCKERFILE)]
+    assert len(asked) == 2
+    assert asked[0] == asked[1] <= set(known)
+    assert "serve" in asked[0]
+
+
+def test_what_is_copied_into_an_image_is_there_and_not_ignored() -> None:
+    ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().split()
+    copied = [word for line in instructions("COPY") for word in line.split()[:-1]]
+    assert ignored[0] == "*"
+    for name in copied:
+        assert (ROOT / name).exists()
+        assert f"!{name}" in ignored
+
+
+def test_an_image_refuses_strangers_unless_told_otherwise(sapbert: Sapbert) -> None:
+    program, *told = command("ENTRYPOINT")
+    assert program == "sapbert"
+    assert "0.0.0.0 can be reached by others, and no key" in refused(sapbert(*told))
+    assert "no default index is installed" in refused(sapbert(*told, "--without-keys"))
+    assert "service.toml: cannot be read" in refused(sapbert(*told, "/nowhere/service.toml"))
+
+
+def test_the_health_of_an_image_is_that_of_its_service(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    program, *told = command("HEALTHCHECK")
+    assert program == "python"
+    assert PORT in told[-1]
+    assert instructions("EXPOSE") == [PORT]
+
+    def check(port: str) -> int:
+        words = [word.replace(PORT, port) for word in told]
+        return subprocess.run([sys.executable, *words], capture_output=True, check=False).returncode
+
+    with serving(make_bench().app) as address:
+        port = address.rpartition(":")[2]
+        assert check(port) == 0
+    assert check(port) != 0
+
+
+def test_the_unit_starts_what_there_is(sapbert: Sapbert) -> None:
+    [line] = re.findall(r"^ExecStart=(.*)$", UNIT, flags=re.MULTILINE)
+    program, *told = shlex.split(line)
+    assert Path(program).name == "sapbert"
+    assert "no default index is installed" in refused(sapbert(*told))

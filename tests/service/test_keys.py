@@ -1,0 +1,99 @@
+"""Who may ask, and how much."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.service.conftest import MakeBench, bearer, error_of, with_key
+
+ASKED = {"mentions": ["cold"]}
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("link.example.org", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example:8000", 421),
+    ],
+)
+def test_a_page_of_a_strangers_domain_cannot_read_a_service_without_keys(
+    make_bench: MakeBench, host: str, status: int
+) -> None:
+    bench = make_bench(public_url="https://link.example.org")
+    found = bench.client.post("/v1/link", json={"mentions": ["cold"]}, headers={"Host": host})
+    assert found.status_code == status
+
+
+def test_a_key_opens_the_service(make_bench: MakeBench, key: str) -> None:
+    client = with_key(make_bench, key).client
+    assert client.post("/v1/link", json=ASKED, headers=bearer(key)).status_code == 200
+    elsewhere = {"Host": "any.example", **bearer(key)}
+    assert client.post("/v1/link", json=ASKED, headers=elsewhere).status_code == 200
+
+
+NONE, UNKNOWN = "give a key: Authorization: Bearer KEY", "this key is not known"
+
+
+@pytest.mark.parametrize(
+    ("headers", "error"),
+    [
+        ({}, NONE),
+        ({"Authorization": "Basic x"}, NONE),
+        (bearer(""), NONE),
+        (bearer("wrong"), UNKNOWN),
+        (bearer("\u00e9"), UNKNOWN),
+    ],
+)
+@pytest.mark.parametrize(
+    "path", ["/v1/link", "/v1/version", "/metrics", "/v1/openapi.json", "/reconcile?queries={}"]
+)
+def test_without_a_key_nothing_is_told(
+    make_bench: MakeBench, key: str, path: str, headers: dict[str, str], error: str
+) -> None:
+    client = with_key(make_bench, key).client
+    encoded = {name.encode(): value.encode() for name, value in headers.items()}
+    found = client.request("POST" if path == "/v1/link" else "GET", path, headers=encoded)
+    assert error_of(found, 401) == error
+    assert found.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("path", ["/v1/health", "/v1/ready", "/reconcile", "/reconcile/drug"])
+def test_some_things_are_open_to_all(make_bench: MakeBench, key: str, path: str) -> None:
+    assert with_key(make_bench, key).client.get(path).status_code == 200
+
+
+def test_a_wrong_key_is_refused_even_where_none_is_needed(make_bench: MakeBench, key: str) -> None:
+    client = with_key(make_bench, key).client
+    assert error_of(client.get("/reconcile", headers=bearer("wrong")), 401) == UNKNOWN
+    assert error_of(client.get("/reconcile", params={"key": "wrong"}), 401) == UNKNOWN
+
+
+def test_a_key_in_the_address_counts_for_reconciliation_alone(make_bench: MakeBench, key: str) -> None:
+    client = with_key(make_bench, key).client
+    assert (
+        client.get("/reconcile/disease/suggest/type", params={"prefix": "T", "key": key}).status_code == 200
+    )
+    assert client.get("/v1/version", params={"key": key}).status_code == 401
+
+
+def test_a_key_has_its_own_limits(make_bench: MakeBench, key: str) -> None:
+    client = with_key(make_bench, key, mentions_per_second=0.001).client
+    asked = {"mentions": ["cold"] * 50}
+
+    assert client.post("/v1/link", json=asked, headers=bearer(key)).status_code == 200
+    late = client.post("/v1/link", json=asked, headers=bearer(key))
+
+    assert error_of(late, 429) == "this key may link 0.001 mentions a second"
+    assert int(late.headers["retry-after"]) == pytest.approx(49_001, abs=2)
+
+
+def test_a_key_may_have_only_so_many_requests_at_once(make_bench: MakeBench, key: str) -> None:
+    bench = with_key(make_bench, key, requests=1)
+    with bench.service.state.allowances["alice"].request():
+        refusal = bench.client.get("/v1/version", headers=bearer(key))
+    assert error_of(refusal, 429) == "this key may have 1 requests at once"
+    assert bench.client.get("/v1/version", headers=bearer(key)).status_code == 200
