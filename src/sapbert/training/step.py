@@ -176,14 +176,14 @@ def random_state(device: torch.device) -> list[Tensor]:
 def replayed(states: list[Tensor], device: torch.device) -> Iterator[None]:
     """Draw the same random numbers again, then go on from where the generators were."""
     now = random_state(device)
-    _setrandom_state(states, device)
+    _set_random_state(states, device)
     try:
         yield
     finally:
-        _setrandom_state(now, device)
+        _set_random_state(now, device)
 
 
-def _setrandom_state(states: list[Tensor], device: torch.device) -> None:
+def _set_random_state(states: list[Tensor], device: torch.device) -> None:
     torch.set_rng_state(states[0])
     if device.type == "cuda":
         torch.cuda.set_rng_state(states[1], device)
