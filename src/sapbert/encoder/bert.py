@@ -223,12 +223,27 @@ def _layer(hidden: Tensor, names: Tensor, picks: Tensor | None, layer: _Layer, s
     qkv = functional.linear(hidden, *layer.qkv)  # (tokens, 3 dim)
     found = shape.attend(qkv, names, shape.heads, shape.width, shape.attention_dropout)
     if picks is not None:
-        hidden, found = hidden.index_select(0, picks), found.index_select(0, picks)
+        hidden, found = _Pick.apply(hidden, picks), _Pick.apply(found, picks)  # type: ignore[no-untyped-call]
     found = dropped(functional.linear(found, *layer.joined), shape.hidden_dropout)
     middle = _normed(hidden + found, layer.first_norm, shape.epsilon)
     found = functional.linear(functional.gelu(functional.linear(middle, *layer.up)), *layer.down)
     found = dropped(found, shape.hidden_dropout)
     return _normed(middle + found, layer.second_norm, shape.epsilon)
+
+
+class _Pick(torch.autograd.Function):
+    """Look different rows up: to add gradients up, as for any rows, compiled code would sort them first."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, picks: Tensor) -> Tensor:
+        ctx.save_for_backward(picks)
+        ctx.rows = len(hidden)
+        return hidden.index_select(0, picks)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (picks,), (gradient,) = ctx.saved_tensors, gradients
+        return gradient.new_zeros(ctx.rows, gradient.shape[1]).index_copy(0, picks.long(), gradient), None
 
 
 def _normed(hidden: Tensor, norm: tuple[Tensor, Tensor], epsilon: float) -> Tensor:

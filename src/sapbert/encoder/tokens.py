@@ -32,4 +32,8 @@ def _frame(tokenizer: Tokenizer) -> tuple[int, int]:
 
 def readable(names: Sequence[str]) -> list[str]:
     """Return `names` as text: half a surrogate pair, which JSON can carry, is none to a tokenizer."""
-    return [name.encode(errors="replace").decode() for name in names]
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        return [name.encode(errors="replace").decode() for name in names]
+    return list(names)
