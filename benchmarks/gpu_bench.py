@@ -137,6 +137,8 @@ class Variant:
     attend: str = "kernel"
     compiled: bool = True
     compiled_objective: bool = True
+    tuned: bool = False
+    """Whether the compiler tries many kernels and keeps the fastest."""
     rows_apart: int = 4
 
     def encode(self, bench: Bench, model: PreTrainedModel) -> RowEncoder:
