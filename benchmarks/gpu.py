@@ -7,10 +7,10 @@
 Needs torch, transformers and numpy. The model is a BERT-base with random weights, as speed does not ask for
 sense, and names are invented, with the lengths of real ones (`synthetic_names.py`). Parts: `ceilings` what
 this GPU can do at most; `same` loss and gradient of ours against full precision, padded; `step` the paper's
-training step, both sides; `variants` of ours; `profile` where its time goes; `encode` names to vectors, both
-sides; `search` a dictionary embedded and searched; `epoch` the paper's whole pretraining by
-`sapbert.training.trainer`, with its files. Each part writes `gpu_PART.json` on its way, and `log.txt` grows
-all the while, so a run that is cut short loses little.
+training step, both sides; `variants` of ours; `profile` where its time goes; `resume` a run stopped and taken
+up again; `encode` names to vectors, both sides; `search` a dictionary embedded and searched; `epoch` the
+paper's whole pretraining by `sapbert.training.trainer`, with its files. Each part writes `gpu_PART.json` on
+its way, and `log.txt` grows all the while, so a run that is cut short loses little.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -34,6 +36,8 @@ from gpu_step import profiled, same, step, variants
 from results import write_results
 from sapbert.encoder.attention import attention_for
 from sapbert.pairs.artifact import Pairs
+from sapbert.training.loop import METRICS
+from sapbert.training.metrics import read_metrics
 from sapbert.training.settings import TrainSettings
 from sapbert.training.trainer import train
 from synthetic_names import write_pairs
@@ -57,14 +61,47 @@ def ceilings(bench: Bench) -> Iterator[Figures]:
     }
 
 
+def saved(bench: Bench) -> str:
+    """The folder of the model that training starts from."""
+    base = bench.scratch / "base"
+    if not base.exists():
+        bench.model().save_pretrained(base)
+        bench.tokenizer.save_pretrained(base)
+    return str(base)
+
+
+def resume(bench: Bench) -> Iterator[Figures]:
+    """Losses of a run that is stopped and goes on, against one that is not; and of that one, run again."""
+    pairs, steps = bench.few_pairs, 3 * bench.size.repeats + 6
+    epochs = steps * bench.size.batch / len(pairs)
+    settings = TrainSettings(precision="bf16", batch_size=bench.size.batch, epochs=epochs, held_out=0)
+    start = partial(train, pairs, saved(bench), settings=settings, device=bench.device)
+
+    def stop(done: int, total: int, _figures: Mapping[str, float]) -> None:
+        if done == total // 2:
+            signal.raise_signal(signal.SIGINT)
+
+    losses = {}
+    for name in ("whole", "again", "stopped"):
+        target = bench.scratch / name
+        if name == "stopped":
+            with suppress(KeyboardInterrupt):
+                start(target=target, on_step=stop)
+        start(target=target, resume=True)
+        losses[name] = [row["loss"] for row in read_metrics(target / METRICS) if "loss" in row]
+    figures: Figures = {"steps": len(losses["whole"]), "last_loss": losses["whole"][-1]}
+    for name in ("again", "stopped"):
+        apart = [abs(one - other) for one, other in zip(losses[name], losses["whole"], strict=True)]
+        figures[f"largest_difference_{name}"] = max(apart)
+    bench.say(f"{figures}")
+    yield figures
+
+
 def epoch(bench: Bench) -> Iterator[Figures]:
     """The paper's pretraining whole, as `sapbert train --precision bf16` does it."""
     bench.few_pairs  # noqa: B018 - names are drawn in one order, whichever parts are run
     took = bench.seconds(lambda: write_pairs(bench.inventor, bench.size.pairs, bench.scratch / "pairs"))
     bench.say(f"{bench.size.pairs:,} pairs made in {took:.1f} s")
-    base = bench.scratch / "base"
-    bench.model().save_pretrained(base)
-    bench.tokenizer.save_pretrained(base)
     every = bench.size.checkpoint_every
     settings = TrainSettings(
         precision="bf16", checkpoint_every=every, evaluate_every=every, batch_size=bench.size.batch,
@@ -83,7 +120,7 @@ def epoch(bench: Bench) -> Iterator[Figures]:
 
     pairs = Pairs.open(bench.scratch / "pairs")
     with suppress(KeyboardInterrupt):
-        train(pairs, str(base), bench.scratch / "model", settings, device=bench.device, on_step=tell)
+        train(pairs, saved(bench), bench.scratch / "model", settings, device=bench.device, on_step=tell)
     figures["seconds"] = time.perf_counter() - start
     yield figures
 
@@ -94,6 +131,7 @@ PARTS: dict[str, Callable[[Bench], Iterator[Figures]]] = {
     "step": step,
     "variants": variants,
     "profile": profiled,
+    "resume": resume,
     "encode": encode,
     "search": search,
     "epoch": epoch,

@@ -24,11 +24,12 @@ def test_the_gpu_benchmark_runs_without_a_gpu_and_on_a_bare_machine(tmp_path: Pa
     assert done.returncode == 0, done.stdout + done.stderr
 
     found = {file.stem: json.loads(file.read_text())["figures"] for file in tmp_path.glob("gpu_*.json")}
-    parts = ("ceilings", "same", "step", "variants", "profile", "encode", "search", "epoch")
+    parts = ("ceilings", "same", "step", "variants", "profile", "resume", "encode", "search", "epoch")
     assert sorted(found) == sorted(f"gpu_{part}" for part in parts)
     for batch in found["gpu_same"]["batches"]:
         assert abs(batch["ours"]["loss"] - batch["fp32"]["loss"]) < 1e-5
         assert batch["ours"]["cosine"] > 0.999
+    assert found["gpu_resume"]["largest_difference_stopped"] == 0
     assert found["gpu_search"]["largest_difference_of_scores"] < 1e-5
     assert "stopped_after_steps" not in found["gpu_epoch"]
     assert (tmp_path / "log.txt").read_text().rstrip().endswith("done")
