@@ -1,12 +1,14 @@
 """Memory of a BioSyn epoch on a dictionary of any size: fifteen million invented names by default.
 
-    python benchmarks/biosyn_memory.py WORK                     # half an hour or more, mostly of spelling
-    python benchmarks/biosyn_memory.py WORK --names 300000      # to try it
+    python benchmarks/biosyn_memory.py WORK --minutes 90        # tells how far it is; stops when time is up
+    python benchmarks/biosyn_memory.py WORK --names 1000000     # to try it
 
 Seeks the candidates of some mentions twice, as two epochs do: names are indexed by n-grams once, and each
 time all get vectors, codes and a search. Vectors are made, not encoded, of the dimension of a BERT-base: to
 encode them would take hours and measure the encoder. The peak is that of a process that does nothing else;
 what it maps of files on disk is told apart, since the system takes those pages back when it needs them.
+
+Where time is up earlier, the peak so far is written, and what was being done. At the end WORK is removed.
 
 The original makes two matrices of mentions by names; what they would take is told beside.
 """
@@ -32,16 +34,20 @@ from sapbert.training import candidates
 from sapbert.training.candidates import CandidateSearch
 from sapbert.training.labelled import LabelledMentions
 
-NAMES, MENTIONS, EVERY = 15_000_000, 1_000, 50
+NAMES, MENTIONS, MINUTES = 15_000_000, 1_000, 120
+EVERY = 0.2
+"""Seconds between looks at memory."""
+PEAK = "peak.json"
 K = 20
 GB = 1 << 30
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("work", type=Path, help="Scratch folder; 30 GB for fifteen million names.")
+    parser.add_argument("work", type=Path, help="Scratch folder; 20 GB for fifteen million names.")
     parser.add_argument("--names", type=int, default=NAMES)
     parser.add_argument("--mentions", type=int, default=MENTIONS)
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="The most that all may take.")
     parser.add_argument("--step", choices=["prepare", "seek"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
@@ -49,11 +55,19 @@ def main() -> None:
         return
     shutil.rmtree(options.work, ignore_errors=True)
     figures: dict[str, object] = {"names": options.names, "mentions": options.mentions}
+    until = time.monotonic() + 60 * options.minutes
     for step in ("prepare", "seek"):
         command = [sys.executable, __file__, str(options.work), "--step", step]
         command += ["--names", str(options.names), "--mentions", str(options.mentions)]
-        figures[step] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        left = until - time.monotonic()
+        try:
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=left)
+        except subprocess.TimeoutExpired:
+            figures[step] = {"stopped": True, **json.loads((options.work / PEAK).read_text())}
+            break
+        figures[step] = json.loads(done.stdout)
         print(step, figures[step], flush=True)
+    shutil.rmtree(options.work)
     pairs = options.names * options.mentions
     figures["the original's matrices (float32), GB"] = round(2 * 4 * pairs / GB, 1)
     write_results("biosyn_memory", figures, ("faiss-cpu", "numpy", "scipy"))
@@ -68,11 +82,12 @@ def prepare(work: Path, names: int, mentions: int) -> None:
     from sapbert.vocab.vocabulary import Vocabulary
     from sapbert.vocab.writer import write_vocabulary
 
-    begun = time.perf_counter()
+    begun, memory = time.perf_counter(), Memory(work)
     rng = np.random.default_rng(33)
     syllables = np.array([a + b for a in "bcdfghklmnprstvz" for b in "aeiouy"])
     with write_vocabulary(work / "vocabulary", {}, Intake()) as writer:
         for start in range(0, names, 1_000_000):
+            memory.at(f"writing names, {start:,} done")
             count = min(1_000_000, names - start)
             parts = [pl.Series(syllables[rng.integers(0, len(syllables), count)]) for _ in range(10)]
             frame = pl.DataFrame({f"p{number}": part for number, part in enumerate(parts)})
@@ -85,8 +100,10 @@ def prepare(work: Path, names: int, mentions: int) -> None:
     chosen = vocabulary.names.gather_every(max(names // mentions, 1)).head(mentions).collect()
     labelled = chosen.select(mention=pl.col("name").str.slice(1), concept_ids="concept_id")
     labelled.write_csv(work / "train.tsv", separator="\t")
+    memory.at("sorting names")
     write_labelled(vocabulary, work / "train.tsv", work / "labelled")
-    tell({"seconds": time.perf_counter() - begun})
+    shutil.rmtree(work / "vocabulary")  # room for vectors
+    tell({"seconds": round(time.perf_counter() - begun, 1), **memory.stop()})
 
 
 class MadeVectors:
@@ -95,8 +112,14 @@ class MadeVectors:
     dimension = 768
     fingerprint = "made"
 
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self.made = 0
+
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors; equal lists of names have equal ones."""
+        self.made += len(names)
+        self._memory.at(f"making vectors, {self.made // 1_000_000} million done; then codes and search")
         rng = np.random.default_rng(sum(map(len, names)))
         vectors = rng.standard_normal((len(names), self.dimension), np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -104,12 +127,13 @@ class MadeVectors:
 
 
 def seek(work: Path, _names: int, _mentions: int) -> None:
-    labelled, encoder = LabelledMentions.open(work / "labelled"), MadeVectors()
+    memory = Memory(work)
+    labelled, encoder = LabelledMentions.open(work / "labelled"), MadeVectors(memory)
     candidates.EXACT = min(candidates.EXACT, len(labelled.entries) - 1)  # codes, as for a huge dictionary
     search, seconds, shares = CandidateSearch(labelled, work / "run", K), [], []
-    memory = Memory()
     for share in (0.5, 1.0):
-        begun = time.perf_counter()
+        begun, encoder.made = time.perf_counter(), 0
+        memory.at("indexing and searching spelling" if share < 1 else "the second epoch")
         found = search.seek(encoder, share)
         seconds.append(round(time.perf_counter() - begun, 1))
         shares.append(found.found())
@@ -119,23 +143,39 @@ def seek(work: Path, _names: int, _mentions: int) -> None:
 class Memory:
     """Looks at this process from time to time: what it holds itself, apart from the files that it maps."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: Path) -> None:
         self._most = 0
+        self._begun = time.monotonic()
+        self._doing = "starting"
+        work.mkdir(parents=True, exist_ok=True)
+        self._file = work / PEAK
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
+    def at(self, doing: str) -> None:
+        """Say what is being done."""
+        if doing != self._doing:
+            print(f"{time.monotonic() - self._begun:6.0f} s  {doing}", file=sys.stderr, flush=True)
+        self._doing = doing
+
     def _watch(self) -> None:
-        while not self._done.wait(EVERY / 1000):
+        while not self._done.wait(EVERY):
             lines = Path("/proc/self/status").read_text().splitlines()
             own = next((line.split()[1] for line in lines if line.startswith("RssAnon")), "0")
             self._most = max(self._most, int(own) << 10)
+            new = self._file.with_suffix(".new")
+            new.write_text(json.dumps({"doing": self._doing, **self._told()}))
+            new.replace(self._file)
+
+    def _told(self) -> dict[str, float]:
+        return {"peak GB without mapped files": round(self._most / GB, 2)}
 
     def stop(self) -> dict[str, float]:
         """Look no more, and tell."""
         self._done.set()
         self._thread.join()
-        return {"peak GB without mapped files": round(self._most / GB, 2)}
+        return self._told()
 
 
 def tell(figures: dict[str, object]) -> None:

@@ -1,11 +1,12 @@
 """The three seams of the package: whatever fits one of these shapes can take its place.
 
-`encoder` brings an `Encoder`, `index` an `Index`; a `Reranker` is to come. A caller may bring its own.
+`encoder` brings an `Encoder` and a `Reranker`, `index` an `Index`. A caller may bring its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -53,9 +54,34 @@ class Index(Protocol):
         ...
 
 
-class Reranker(Protocol):
-    """Reorders the candidate names of one mention."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A mention and the names among which the right one is to be found."""
 
-    def rerank(self, mention: str, names: Sequence[str]) -> NDArray[np.float32]:
-        """Return one score a name; higher is better.  # (names,)"""
+    mention: str
+    """As it was given."""
+    names: tuple[str, ...]
+    """Of its candidates, best first; each is the name that matched."""
+    scores: tuple[float, ...]
+    """What the search gave them."""
+    context: str = ""
+    """Text that the mention stands in, such as its sentence; empty where nobody knows."""
+
+
+class Reranker(Protocol):
+    """Puts the candidates of mentions in a better order than the search did."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the scores of the same choices would."""
+        ...
+
+    def rerank(self, choices: Sequence[Choice]) -> Sequence[NDArray[np.float32]]:
+        """Return for each choice one finite score a name, in the order of names; higher is better.
+
+        Scores are compared within a choice only, and depend on nothing outside it. Those of equal score stay
+        in their order. A reranker that has no use for scores or context ignores them.
+
+        # (names,) each
+        """
         ...

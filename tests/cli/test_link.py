@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from sapbert.linking.linker import Linker
+from sapbert.protocols import Reranker
 from tests.cli.conftest import Sapbert, left_in, refused
 from tests.index.conftest import NgramEncoder
 from tests.linking.conftest import FACTS, ROWS, bench_of
@@ -24,10 +25,16 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = bench_of(tmp_path / "bench", ROWS, FACTS, NgramEncoder(256))
 
     def open_linker(
-        path: str, *, threads: int | None, sparse_weight: float | None, calibration: Path | None
+        path: str,
+        *,
+        threads: int | None,
+        sparse_weight: float | None,
+        calibration: Path | None,
+        reranker: Reranker | None,
     ) -> Linker:
         assert (path, threads) in ((str(tmp_path / "index"), None), (str(tmp_path / "index"), 1))
         assert (sparse_weight, calibration) == (None, None)
+        made.linker.reranker = reranker
         return made.linker
 
     monkeypatch.setattr(Linker, "open", open_linker)

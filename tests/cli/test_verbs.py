@@ -160,7 +160,7 @@ def test_mentions_are_paired(sapbert: Sapbert, vocabulary: Path, tmp_path: Path)
     assert one_json(done)["counts"]["mentions without a known concept"] == 1
 
 
-def test_limit_seed_and_language_rule_reach_the_drawing(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_limit_seed_language_rule_and_weights_reach_the_drawing(sapbert: Sapbert, tmp_path: Path) -> None:
     sapbert("read", "umls", META, "--language", "all", "-o", tmp_path / "v")
 
     def draw(*options: object) -> Any:
@@ -169,10 +169,12 @@ def test_limit_seed_and_language_rule_reach_the_drawing(sapbert: Sapbert, tmp_pa
         )
 
     few, other = draw("--limit", 1), draw("--limit", 1, "--seed", 4)
-    across = draw("--languages", "across")
+    across = draw("--languages", "across", "--weight", "MSH=2", "--weight", "SCTSPA=0.5")
     assert few["counts"]["pairs"] < draw()["counts"]["pairs"]
     assert few["fingerprint"] != other["fingerprint"]
-    assert across["settings"] == {"limit": 50, "seed": 33, "languages": "across"}
+    assert across["settings"] == {
+        "limit": 50, "seed": 33, "languages": "across", "weights": {"MSH": 2.0, "SCTSPA": 0.5}
+    }  # fmt: skip
 
 
 # Showing

@@ -10,6 +10,7 @@ import pytest
 
 from sapbert.errors import ArtifactError, ConfigError, FormatError
 from sapbert.evaluation.benchmarks import EvaluationSet, open_evaluation_set
+from sapbert.evaluation.corpora import Annotation, Document
 from sapbert.evaluation.mentions import MENTIONS, Dictionary, concept_numbers, dictionary_of, mention_table
 from tests.conftest import GOLDEN
 
@@ -127,6 +128,35 @@ def test_pubtator_files_keep_mentions_as_written_and_nil_ones(tmp_path: Path) ->
     assert found.split("dev").height == 1
     ncbi = open_evaluation_set(GOLDEN / "raw" / "INVtestset_corpus.txt")
     assert ncbi.split("test").height == 3
+
+
+@pytest.mark.parametrize(
+    ("mention", "sentence"),
+    [
+        ("Tin ears", "Tin ears. A study"),
+        ("tin ear", "One had a tin ear (see Fig. x)."),
+        ("moss lung", "Two had moss lung vs. clay lung!"),
+        ("Two", "Two had moss lung vs. clay lung!"),
+        ("clay lung!", "Two had moss lung vs. clay lung!"),
+        ("glimmers", "The glimmers"),
+        ("lung! The", "Two had moss lung vs. clay lung! The glimmers"),
+    ],
+)
+def test_a_mention_in_a_document_has_its_sentence_for_context(mention: str, sentence: str) -> None:
+    title = "Tin ears. A study"
+    abstract = "One had a tin ear (see Fig. x). Two had moss lung vs. clay lung! The glimmers"
+    start = f"{title} {abstract}".index(mention)
+    found = Annotation(start, start + len(mention), mention, "Disease", "X")
+
+    assert Document("7", title, abstract).sentence_of(found) == sentence
+
+
+def test_context_is_read_where_there_is_some(tmp_path: Path) -> None:
+    (tmp_path / "test.tsv").write_text("mention\tconcept_ids\tcontext\ncold\tX\tA cold day\nflu\tY\t\n")
+    assert open_evaluation_set(tmp_path).split("test")["context"].to_list() == ["A cold day", ""]
+    documents = open_evaluation_set(GOLDEN / "benchmarks" / "medmentions").split("test")
+    for text, around in documents.select("raw", "context").iter_rows():
+        assert text in around
 
 
 def test_bigbio_joins_the_pieces_of_a_mention_and_takes_any_of_its_ids() -> None:

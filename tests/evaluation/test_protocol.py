@@ -37,6 +37,12 @@ def test_short_forms_are_written_out_and_punctuation_is_dropped(built: Evaluatio
     assert told(built.split("test")) == [(["glimmer fever"], ["X000001"])]
 
 
+def test_the_sentence_around_a_mention_is_kept(built: EvaluationSet) -> None:
+    for split in built.splits.values():
+        for raw, context in split.select("raw", "context").iter_rows():
+            assert raw in context
+
+
 def test_a_composite_mention_is_split_where_it_has_as_many_ids(built: EvaluationSet) -> None:
     assert told(built.split("dev")) == [(["moss lung", "clay lung"], ["X000002", "700004"])]
 

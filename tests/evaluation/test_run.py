@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
+from numpy.typing import NDArray
 
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.evaluation.benchmarks import EvaluationSet, open_evaluation_set
 from sapbert.evaluation.metrics import measure
 from sapbert.evaluation.rankers import baseline
 from sapbert.evaluation.run import Evaluation, evaluate, write_evaluation
+from sapbert.protocols import Choice
 from tests.conftest import GOLDEN
 from tests.evaluation.conftest import mentions, small_set, told
 
@@ -37,6 +42,44 @@ def test_candidates_are_kept_with_names_ids_and_scores() -> None:
         ("dictionary", 0, 1, 1, "moss lung", "M"),
         ("dictionary", 0, 1, 2, "fever", "F|G"),
     ]
+
+
+class BySentence:
+    """A reranker that puts the name first which the context ends with; others stay."""
+
+    fingerprint = "by sentence"
+
+    def rerank(self, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
+        """Return one score a name."""
+        return [
+            np.array([choice.context.endswith(name) for name in choice.names], np.float32)
+            for choice in choices
+        ]
+
+
+def test_a_reranker_orders_names_by_the_context_of_each_mention() -> None:
+    names = {"fever": "F", "moss lung": "M", "tin ear": "T"}
+    test = mentions(("it", "M"), ("it", "T"), ("it", "F"), ("nobody", "F")).with_columns(
+        context=pl.Series(["so a moss lung", "such a tin ear", "", ""])
+    )
+    build = told({"it": ["fever", "moss lung", "tin ear"]})
+    plain = evaluate(small_set(names, test), build)
+    again = evaluate(small_set(names, test), build, reranker=BySentence())
+
+    assert plain.results["rank"].to_list() == [2, 3, 1, None]
+    assert again.results["rank"].to_list() == [1, 1, 1, None]
+    second = again.candidates.filter(mention=1)
+    assert second.select("name", "score").rows() == [("tin ear", 1), ("fever", 0), ("moss lung", 0)]
+
+
+def test_a_name_that_is_the_mention_stays_in_front_as_in_linking() -> None:
+    names = {"fever": "F", "moss lung": "M", "tin ear": "T"}
+    test = mentions(("fever", "F")).with_columns(context=pl.lit("a fever or a tin ear"))
+    build = told({"fever": ["moss lung", "fever", "tin ear"]})
+    again = evaluate(small_set(names, test), build, reranker=BySentence())
+
+    expected = [("fever", 1), ("tin ear", 1), ("moss lung", 0)]
+    assert again.candidates.select("name", "score").rows() == expected
 
 
 def test_an_evaluation_survives_the_disk(plain: EvaluationSet, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.linking.formats import FIELDS, CsvFormat, JsonlFormat, Linked, TextFormat, carried_names
 from sapbert.linking.linker import Candidate
+from sapbert.linking.search import How
 from sapbert.linking.sssom import SssomFormat
 from sapbert.linking.usagi import UsagiFormat
 
@@ -40,10 +41,10 @@ def test_csv_has_a_row_a_candidate_and_carries_the_input_along() -> None:
     assert list(first) == ["id", "name", *FIELDS]
     assert list(first.values()) == [
         "7", "heart\nattack",
-        "1", "omop:4329847", "Myocardial infarction", "Heart attack", "1.0", "0.97", "exact",
+        "1", "omop:4329847", "Myocardial infarction", "Heart attack", "1.0", "0.97", "exact", "",
     ]  # fmt: skip
     assert (second["rank"], second["matched_name"], second["confidence"]) == ("2", 'Pain\tin the "chest"', "")
-    assert list(nil.values()) == ["", "xyz", "1", "NIL", "", "", "", "", ""]
+    assert list(nil.values()) == ["", "xyz", "1", "NIL", *[""] * 6]
 
 
 def test_jsonl_keeps_the_values_of_the_input() -> None:
@@ -104,6 +105,19 @@ def test_sssom_says_how_and_how_near() -> None:
         "semapv:SemanticSimilarityThresholdMatching", "0.71", ""
     )  # fmt: skip
     assert (nil["object_id"], nil["object_source"]) == ("sssom:NoTermFound", "sapbert.index:f00d")
+
+
+@pytest.mark.parametrize("how", get_args(How))
+def test_every_way_to_find_a_candidate_is_a_justification(how: How) -> None:
+    linked = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, how)])]
+    [row] = written(SssomFormat(("x",), "f00d", "{}"), linked, delimiter="\t")
+    assert row["mapping_justification"].startswith("semapv:")
+
+
+def test_a_reranked_candidate_has_both_scores() -> None:
+    linked = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, "reranked", 7.25)])]
+    [row] = written(CsvFormat(()), linked)
+    assert (row["score"], row["how"], row["rerank_score"]) == ("0.5", "reranked", "7.25")
 
 
 def test_a_similarity_is_never_negative() -> None:

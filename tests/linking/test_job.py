@@ -43,14 +43,14 @@ class Links:
         self._left = stop_after
         self._error = error
 
-    def __call__(self, mentions: Sequence[str]) -> list[list[Candidate]]:
+    def __call__(self, rows: Sequence[MentionRow]) -> list[list[Candidate]]:
         if self._left == 0:
             raise self._error
         self._left = None if self._left is None else self._left - 1
-        self.linked.extend(mentions)
+        texts = [row.mention for row in rows]
+        self.linked.extend(texts)
         return [
-            [Candidate(f"x:{rank}", text, text, 1 / rank, None, "dense") for rank in (1, 2)]
-            for text in mentions
+            [Candidate(f"x:{rank}", text, text, 1 / rank, None, "dense") for rank in (1, 2)] for text in texts
         ]
 
 
@@ -160,9 +160,9 @@ def test_a_killed_process_leaves_what_another_goes_on_with(tmp_path: Path) -> No
         "import os, signal, sys; from pathlib import Path\n"
         "from tests.linking.test_job import *\n"
         "job.BATCH, job.BATCHES_A_COMMIT = 3, 2\n"
-        "def link(mentions):\n"
-        "    if 'mention 15' in mentions: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return Links()(mentions)\n"
+        "def link(rows):\n"
+        "    if 'mention 15' in [row.mention for row in rows]: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return Links()(rows)\n"
         "link_to_file(listed(TEXTS), link, OUTLETS['links.jsonl'], Path(sys.argv[1]), JOB)\n"
     )
     target = tmp_path / "links.jsonl"
@@ -284,9 +284,9 @@ def test_a_job_that_linked_nothing_leaves_nothing(tmp_path: Path) -> None:
 def test_two_jobs_do_not_share_a_goal(tmp_path: Path) -> None:
     target = tmp_path / "links.csv"
 
-    def link_and_begin_another(mentions: Sequence[str]) -> list[list[Candidate]]:
+    def link_and_begin_another(rows: Sequence[MentionRow]) -> list[list[Candidate]]:
         link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], target, JOB, overwrite=True)
-        return [[] for _ in mentions]
+        return [[] for _ in rows]
 
     with pytest.raises(ArtifactError, match="in use by another process"):
         link_to_file(listed(TEXTS), link_and_begin_another, OUTLETS["links.csv"], target, JOB)
@@ -319,7 +319,7 @@ def test_parquet_keeps_the_types_of_a_parquet_input_and_text_of_others(tmp_path:
     assert pl.read_parquet_schema(tmp_path / "typed.parquet") | {} == {
         "n": pl.Int16, "x": pl.List(pl.Float32), "mention": pl.String, "rank": pl.Int32,
         "concept_id": pl.String, "preferred_name": pl.String, "matched_name": pl.String, "score": pl.Float64,
-        "confidence": pl.Float64, "how": pl.String,
+        "confidence": pl.Float64, "how": pl.String, "rerank_score": pl.Float64,
     }  # fmt: skip
     first = pl.read_parquet(tmp_path / "text.parquet").row(0, named=True)
     assert (first["n"], json.loads(first["x"]), first["concept_id"]) == ("1", [1.5], "x:1")

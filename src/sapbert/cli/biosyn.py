@@ -10,7 +10,7 @@ import typer
 
 from sapbert.cli.options import given, with_options
 from sapbert.cli.report import Out, Overwrite
-from sapbert.cli.train import watched
+from sapbert.cli.train import Base, LearnedMentions, LearnedPrefix, Recipe, Resume, TensorBoard, watched
 from sapbert.errors import MissingExtraError
 from sapbert.training.settings import BiosynSettings, read_recipe, settings_from
 
@@ -26,18 +26,13 @@ _GROUPS = {
 def biosyn(
     context: typer.Context,
     vocabulary: Annotated[Path, typer.Argument(help="Written by `sapbert read` or `sapbert merge`.")],
-    mentions: Annotated[
-        Path,
-        typer.Option(help="TSV with columns mention and concept_ids to learn from.", show_default=False),
-    ],
-    base: Annotated[str, typer.Option(help="Encoder to start from: a folder or a Hugging Face id.")],
+    mentions: LearnedMentions,
+    base: Base,
     out: Out,
-    prefix: Annotated[str | None, typer.Option(help="For identifiers in --mentions without one.")] = None,
-    recipe: Annotated[Path | None, typer.Option(help="TOML file with settings; options count more.")] = None,
-    tensorboard: Annotated[
-        Path | None, typer.Option(help="Folder to write figures to as TensorBoard reads them.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    prefix: LearnedPrefix = None,
+    recipe: Recipe = None,
+    tensorboard: TensorBoard = None,
+    resume: Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Fine-tune on labelled mentions, spelling included (BioSyn).

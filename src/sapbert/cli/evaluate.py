@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sapbert.evaluation.benchmarks import EvaluationSet
     from sapbert.evaluation.rankers import Build
     from sapbert.evaluation.run import Evaluation
+    from sapbert.protocols import Reranker
 
 
 def evaluate(
@@ -42,6 +43,10 @@ def evaluate(
             help="What spelling (tf-idf) counts beside vectors.",
             show_default="what the model has learned, or nothing",
         ),
+    ] = None,
+    reranker: Annotated[
+        str | None,
+        typer.Option(help="Puts the first 20 names in order: an exported reranker, or MODULE:ATTRIBUTE."),
     ] = None,
     split: Annotated[str, typer.Option(help="Choose by dev; look at test once.")] = "test",
     dictionary: Annotated[
@@ -74,6 +79,7 @@ def evaluate(
     from sapbert.evaluation.benchmarks import open_evaluation_set
     from sapbert.evaluation.compare import System
     from sapbert.evaluation.run import write_evaluation
+    from sapbert.linking.reranking import open_reranker
 
     if bool(models) == (baseline is not None):
         raise ConfigError("give either --model or --baseline")
@@ -83,7 +89,8 @@ def evaluate(
     for target in targets:
         refuse_occupied(target, overwrite=overwrite)
     found = open_evaluation_set(benchmark, dictionary=dictionary, prefix=prefix)
-    runs = list(_runs(found, models, baseline, split, cache, sparse_weight))
+    second = open_reranker(reranker) if reranker else None
+    runs = list(_runs(found, models, baseline, split, cache, sparse_weight, second))
     for target, (model, ranker, run) in zip(targets, runs, strict=False):
         settings = {
             "benchmark": found.name,
@@ -91,6 +98,7 @@ def evaluate(
             "model": model,
             "baseline": baseline,
             "sparse_weight": sparse_weight,
+            "reranker": reranker,
         }
         write_evaluation(run, target, benchmark=found, settings=settings, ranker=ranker, overwrite=overwrite)
     if out is not None:
@@ -99,7 +107,8 @@ def evaluate(
     if json:
         typer.echo(json_module.dumps(report.summarise(system, threshold=threshold)))
         return
-    typer.echo(f"{found.name}, {split}: {', '.join(models) or baseline}")
+    told = f"{', '.join(models) or baseline}{f', reranked by {reranker}' if reranker else ''}"
+    typer.echo(f"{found.name}, {split}: {told}")
     for line in report.evaluation_lines(system, threshold=threshold, by_type=by_type):
         typer.echo(line)
 
@@ -111,19 +120,25 @@ def _runs(
     split: str,
     cache: Path | None,
     sparse_weight: float | None,
+    reranker: Reranker | None,
 ) -> Iterator[tuple[str | None, str, Evaluation]]:
     """Measure one after the other; yields the model, what identifies its ranker, and the results."""
+    from sapbert.artifacts import fingerprint_of
     from sapbert.evaluation import rankers
     from sapbert.evaluation.run import evaluate
 
+    def named(ranker: str) -> str:
+        return fingerprint_of({"ranker": ranker, "reranker": reranker.fingerprint}) if reranker else ranker
+
     if baseline is not None:
-        yield None, baseline, evaluate(benchmark, rankers.baseline(baseline), split=split)
+        build = rankers.baseline(baseline)
+        yield None, named(baseline), evaluate(benchmark, build, split=split, reranker=reranker)
     measured: dict[str, str] = {}
     for model in models:
         with progress_bar() as progress:
             identity, build = model_ranker(model, cache, partial(progress, "encode"), sparse_weight)
             require_another(identity, model, measured)
-            yield model, identity, evaluate(benchmark, build, split=split)
+            yield model, named(identity), evaluate(benchmark, build, split=split, reranker=reranker)
 
 
 def _targets(out: Path | None, models: int) -> list[Path]:

@@ -25,7 +25,8 @@ class ExportFormat(StrEnum):
 
 def export(
     model: Annotated[
-        str, typer.Argument(help="Encoder to export: a folder or a Hugging Face id; or `default`.")
+        str,
+        typer.Argument(help="Encoder to export: a folder or a Hugging Face id; `default`; or a reranker."),
     ],
     out: Out,
     format: Annotated[
@@ -43,7 +44,7 @@ def export(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Write an encoder for use without torch (ONNX).
+    """Write an encoder or a reranker for use without torch (ONNX).
 
     In fp32 and int8. --benchmark measures what int8 costs in linking accuracy; give it several times for
     several sets.
@@ -52,6 +53,11 @@ def export(
     from sapbert.encoder.judge import read_benchmark
     from sapbert.encoder.onnx import is_exported
 
+    if _is_reranker(model):
+        if format is ExportFormat.HUGGINGFACE or pooling or max_length or benchmark:
+            raise ConfigError("a reranker is exported as it was trained; leave other options out")
+        _export_reranker(Path(model), out, overwrite=overwrite, as_json=json)
+        return
     if format is ExportFormat.HUGGINGFACE:
         if pooling or max_length or benchmark:
             raise ConfigError("--format huggingface turns an encoder back as it is; leave other options out")
@@ -77,6 +83,20 @@ def export(
     tell(manifest, out, as_json=json)
     if not json:
         _tell_accuracy(manifest.details["accuracy"])
+
+
+def _is_reranker(model: str) -> bool:
+    from sapbert.encoder.reranker import HEAD_FILE
+
+    return (Path(model) / HEAD_FILE).is_file()
+
+
+def _export_reranker(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
+    try:
+        from sapbert.encoder.export import export_reranker
+    except ImportError as error:
+        raise MissingExtraError(error.name or "torch", "train") from error
+    tell(export_reranker(source, out, overwrite=overwrite), out, as_json=as_json)
 
 
 def _restore(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from sapbert.linking.formats import Linked, TextFormat
     from sapbert.linking.job import Link, Outlet
     from sapbert.linking.linker import Candidate, Linker, LinkSettings
-    from sapbert.linking.mentions import Mentions
+    from sapbert.linking.mentions import MentionRow, Mentions
     from sapbert.vocab.intake import Progress
 
 
@@ -103,6 +102,14 @@ def link(
             min=0, help="What spelling counts, in a hybrid index.", show_default="calibrated, learned, or 0"
         ),
     ] = None,
+    reranker: Annotated[
+        str | None,
+        typer.Option(help="Puts candidates in order: `sapbert export` of one, or MODULE:ATTRIBUTE."),
+    ] = None,
+    context_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of --file with text around the mention, for --reranker."),
+    ] = None,
     document_column: Annotated[
         str | None,
         typer.Option(
@@ -123,16 +130,18 @@ def link(
     """
     from sapbert.index.folder import damage_told
     from sapbert.linking.linker import Linker, LinkSettings
+    from sapbert.linking.mentions import contexts_of
+    from sapbert.linking.preparing import require_column
+    from sapbert.linking.reranking import open_reranker
 
     kind = _kind(out, LinkFormat.JSONL if json else format)
     if json and format not in (None, LinkFormat.JSONL):
         raise typer.BadParameter("give --json or --format, not both")
-    if mentions and file is not None:
-        raise typer.BadParameter("give mentions or --file, not both")
-    if mentions and _is_artifact(mentions[0]):
-        raise typer.BadParameter(f"{mentions[0]} is a folder, not a mention: give --index {mentions[0]}")
+    _refuse_mentions(mentions, file)
     if out is None and (resume or overwrite):
         raise typer.BadParameter("--resume and --overwrite go with --out")
+    if context_column is not None and reranker is None:
+        raise typer.BadParameter("--context-column goes with --reranker")
     settings = LinkSettings(
         exact=exact,
         threshold=threshold,
@@ -141,13 +150,21 @@ def link(
         prefixes=tuple(prefix),
     )
     with damage_told(chosen(index, "index")), _bar(drawn=out is not None) as (on_read, on_linked):
-        linker = Linker.open(index, threads=threads, sparse_weight=sparse_weight, calibration=calibration)
+        second = open_reranker(reranker, threads=threads) if reranker else None
+        linker = Linker.open(
+            index, threads=threads, sparse_weight=sparse_weight, calibration=calibration, reranker=second
+        )
         _add_labelled(linker, labelled, labelled_prefix, index)
-        source = _prepared(_source(mentions, file, column, on_read), linker, document_column, split=split)
+        source = _source(mentions, file, column, on_read)
+        if context_column is not None:
+            require_column(source, context_column, "--context-column")
+        source = _prepared(source, linker, document_column, split=split)
         asked = {
             "k": k,
             **asdict(settings),
             "sparse_weight": sparse_weight,
+            "reranker": second and second.fingerprint,
+            "context_column": context_column,
             "document_column": document_column,
             "split": split,
             "mentions": labelled and _sha256(labelled),
@@ -155,8 +172,9 @@ def link(
         }
         task = _Task(kind, source, linker, settings, {"index": linker.fingerprint, **asked})
 
-        def answer(texts: Sequence[str]) -> list[list[Candidate]]:
-            return linker.link(texts, k=k, settings=settings)
+        def answer(rows: Sequence[MentionRow]) -> list[list[Candidate]]:
+            contexts = contexts_of(rows, context_column)
+            return linker.link([row.mention for row in rows], k=k, settings=settings, contexts=contexts)
 
         if out is None:
             _print(task, answer)
@@ -205,6 +223,13 @@ def _kind(out: Path | None, asked: LinkFormat | None) -> LinkFormat:
     if (asked or told) is None:
         raise typer.BadParameter(f"{out.name} tells no format ({', '.join(_SUFFIXES)}): give --format")
     return asked or told or LinkFormat.CSV
+
+
+def _refuse_mentions(mentions: list[str] | None, file: Path | None) -> None:
+    if mentions and file is not None:
+        raise typer.BadParameter("give mentions or --file, not both")
+    if mentions and _is_artifact(mentions[0]):
+        raise typer.BadParameter(f"{mentions[0]} is a folder, not a mention: give --index {mentions[0]}")
 
 
 def _is_artifact(mention: str) -> bool:
@@ -280,16 +305,19 @@ def _print_table(batch: Sequence[Linked]) -> None:
     from sapbert.linking.formats import answers
 
     sure = any(found.confidence is not None for linked in batch for found in linked.candidates)
-    titles = ["mention", "concept", "preferred name", "matched name", "how", "score", *["confidence"] * sure]
+    again = any(found.rerank_score is not None for linked in batch for found in linked.candidates)
+    titles = ["mention", "concept", "preferred name", "matched name", "how", "score"]
+    titles += [*["confidence"] * sure, *["rerank score"] * again]
     table = Table(box=None, pad_edge=False)
     for title in titles:
         table.add_column(title, overflow="fold")
     for linked in batch:
         for row in answers(linked.candidates):
-            rank, concept, preferred, matched, score, confidence, how = row.values()
+            rank, concept, preferred, matched, score, confidence, how, reranked = row.values()
             words = (linked.mention if rank == 1 else "", concept, preferred, matched, how)
-            figures = ("" if figure is None else f"{figure:.3f}" for figure in (score, confidence))
-            table.add_row(*(Text(word or "") for word in words), *islice(figures, 1 + sure))
+            figures = [score, *[confidence] * sure, *[reranked] * again]
+            numbers = ("" if figure is None else f"{figure:.3f}" for figure in figures)
+            table.add_row(*(Text(word or "") for word in words), *numbers)
     # A pipe has no width to keep to, and wrapped names are hard to read.
     Console(width=None if sys.stdout.isatty() else _UNWRAPPED).print(table)
 

@@ -24,6 +24,7 @@ from sapbert.cli import (
     plot,
     read,
     reproduce,
+    reranker,
     serve,
     show,
     sweep,
@@ -43,6 +44,7 @@ _STAGES = (
     "biosyn",
     "export",
     "index",
+    "reranker",
     "link",
     "calibrate",
     "benchmark",
@@ -80,6 +82,7 @@ app.command("sweep")(sweep.sweep)
 app.command("biosyn", cls=GroupedCommand)(biosyn.biosyn)
 app.command("export")(export.export)
 app.command("index")(index.index)
+app.command("reranker", cls=GroupedCommand)(reranker.reranker)
 app.command("link")(link.link)
 app.command("calibrate")(calibrate.calibrate)
 app.command("benchmark")(benchmark.benchmark)

@@ -56,7 +56,7 @@ def _show_manifest(path: Path, manifest: Manifest) -> None:
         _show_vocabulary(path)
     elif manifest.kind == "pairs":
         _show_pairs(path)
-    elif manifest.kind == "model":
+    elif manifest.kind in ("model", "reranker"):
         _section("learned", manifest.details)
     elif manifest.kind == "index":
         _section("searches", manifest.details)

@@ -17,6 +17,16 @@ from sapbert.training.settings import TrainSettings, read_recipe, settings_from
 if TYPE_CHECKING:
     from sapbert.training.loop import OnStep
 
+Base = Annotated[str, typer.Option(help="Encoder to start from: a folder or a Hugging Face id.")]
+Recipe = Annotated[Path | None, typer.Option(help="TOML file with settings; options count more.")]
+TensorBoard = Annotated[
+    Path | None, typer.Option(help="Folder to write figures to as TensorBoard reads them.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")]
+LearnedMentions = Annotated[
+    Path, typer.Option(help="TSV with columns mention and concept_ids to learn from.", show_default=False)
+]
+LearnedPrefix = Annotated[str | None, typer.Option(help="For identifiers in --mentions without one.")]
 _GROUPS = {
     "pooling": "Objective",
     "batch_size": "Loop",
@@ -28,6 +38,7 @@ _GROUPS = {
 _MEASURED = {
     "retrieval": "held-out synonyms found",
     "first": "training mentions have a right candidate first",
+    "held_out_first": "held-out mentions have a right candidate first",
 }
 _GOES_WITH = {"reduction": "pfeiffer", "rank": "lora", "alpha": "lora"}
 
@@ -36,13 +47,11 @@ _GOES_WITH = {"reduction": "pfeiffer", "rank": "lora", "alpha": "lora"}
 def train(
     context: typer.Context,
     pairs: Annotated[Path, typer.Argument(help="Written by `sapbert pairs`.")],
-    base: Annotated[str, typer.Option(help="Encoder to start from: a folder or a Hugging Face id.")],
+    base: Base,
     out: Out,
-    recipe: Annotated[Path | None, typer.Option(help="TOML file with settings; options count more.")] = None,
-    tensorboard: Annotated[
-        Path | None, typer.Option(help="Folder to write figures to as TensorBoard reads them.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    recipe: Recipe = None,
+    tensorboard: TensorBoard = None,
+    resume: Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Train an encoder by self-alignment (SapBERT).

@@ -21,15 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
-from sapbert.artifacts import Manifest, create
+from sapbert.artifacts import Manifest, create, load_manifest
 from sapbert.encoder.folder import quiet
 from sapbert.encoder.judge import Benchmark, measure
 from sapbert.encoder.onnx import (
@@ -42,10 +40,13 @@ from sapbert.encoder.onnx import (
     Variant,
     checksum,
     files_of,
+    is_exported,
     write_description,
 )
 from sapbert.encoder.pooling import Pooling, pool
 from sapbert.encoder.quantization import quantize
+from sapbert.encoder.reranker import ENCODER, read_head, write_head
+from sapbert.encoder.reranker import KIND as RERANKER
 from sapbert.encoder.restore import write_origin
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
@@ -88,9 +89,7 @@ def export_model(
     encoder = TransformerEncoder.open(source, pooling=pooling, max_length=max_length, device="cpu")
     fingerprint = encoder.fingerprint
     with create(target, overwrite=overwrite) as draft:
-        truth = encoder.encode(_PROBES)
-        _write_encoder(encoder, draft.path)
-        _check(draft.path, truth, source)
+        write_encoder(encoder, draft.path, source)
         accuracy = {
             name: _judge(draft.path, name, benchmark, on_progress)
             for name, benchmark in (benchmarks or {}).items()
@@ -104,7 +103,41 @@ def export_model(
         )
 
 
-def _write_encoder(encoder: TransformerEncoder, folder: Path) -> None:
+def export_reranker(source: Path, target: Path, *, overwrite: bool = False) -> Manifest:
+    """Write the reranker that `sapbert reranker` trained in `source` to `target`, its encoder as ONNX."""
+    trained = load_manifest(source, kind=RERANKER)
+    if is_exported(source / ENCODER):
+        raise ArtifactError(f"{source} is exported already")
+    head = read_head(source)
+    with create(target, overwrite=overwrite) as draft:
+        (draft.path / ENCODER).mkdir()
+        write_encoder(TransformerEncoder.open(source / ENCODER, device="cpu"), draft.path / ENCODER, source)
+        write_head(draft.path, head)
+        return draft.seal(
+            RERANKER,
+            settings=trained.settings,
+            inputs={"reranker": {"name": str(source), "fingerprint": trained.fingerprint}},
+            counts={"dimension": len(head.direction)},
+            details=trained.details,
+        )
+
+
+def write_encoder(encoder: TransformerEncoder, folder: Path, source: str | Path) -> None:
+    """Write an encoder to `folder` as ONNX; it can be used no more. `source` is for messages.
+
+    A graph that gives other vectors than torch is refused: the next family may trace in a way not foreseen.
+    """
+    truth = encoder.encode(_PROBES)
+    _write_files(encoder, folder)
+    vectors = OnnxEncoder.open(folder, variant="fp32", verify=False).encode(_PROBES)
+    least = float((vectors * truth).sum(axis=1).min())
+    if not least > _CLOSE:
+        raise ArtifactError(
+            f"{source}: no export: its ONNX graph gives other vectors than torch (cosine {least:.4f})"
+        )
+
+
+def _write_files(encoder: TransformerEncoder, folder: Path) -> None:
     _write_tokenizer(encoder, folder / TOKENIZER_FILE)
     graph = _trace(encoder)
     write_origin(encoder, graph, folder / ORIGIN)
@@ -122,16 +155,6 @@ def _write_encoder(encoder: TransformerEncoder, folder: Path) -> None:
         sparse_weight=encoder.sparse_weight,
     )
     write_description(folder, description)
-
-
-def _check(folder: Path, truth: NDArray[np.float32], source: str | Path) -> None:
-    """Refuse a graph that gives other vectors than torch: the next family may trace in a way not foreseen."""
-    vectors = OnnxEncoder.open(folder, variant="fp32", verify=False).encode(_PROBES)
-    least = float((vectors * truth).sum(axis=1).min())
-    if not least > _CLOSE:
-        raise ArtifactError(
-            f"{source}: no export: its ONNX graph gives other vectors than torch (cosine {least:.4f})"
-        )
 
 
 def _judge(

@@ -18,12 +18,14 @@ import polars as pl
 from sapbert.errors import FormatError
 from sapbert.evaluation.formats import SPLITS, Contents, by_split
 from sapbert.evaluation.mentions import mention_table
+from sapbert.text import tidy
 from sapbert.vocab.intake import Intake, Release, Source
 
 _TEXT = re.compile(r"(?P<id>[^|\t]+)\|(?P<section>[ta])\|(?P<text>.*)")
 PUBTATOR = r".*(pubtator|set_corpus).*\.txt"
 """Names of PubTator files."""
 _RELATION, _MENTION = 4, (6, 7)
+_SENTENCE_END = re.compile(r"[.!?]\s+(?=[A-Z0-9(\[])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,16 @@ class Document:
     title: str = ""
     abstract: str = ""
     annotations: list[Annotation] = field(default_factory=list)
+
+    def sentence_of(self, found: Annotation) -> str:
+        """Return the sentence around a mention, by a plain rule; the title is one."""
+        if found.start < len(self.title):
+            return tidy(self.title)
+        start, end = (offset - len(self.title) - 1 for offset in (found.start, found.end))
+        ends = [match.end() for match in _SENTENCE_END.finditer(self.abstract)]
+        first = max((at for at in ends if at <= start), default=0)
+        last = min((at for at in ends if at >= end), default=len(self.abstract))
+        return tidy(self.abstract[first:last])
 
 
 def read_pubtator(source: Source, intake: Intake) -> Iterator[Document]:
@@ -128,7 +140,13 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
 
 def _pubtator_mentions(document: Document) -> Iterator[dict[str, str]]:
     for found in document.annotations:
-        yield {"document": document.id, "type": found.type, "mention": found.text, "ids": found.ids}
+        yield {
+            "document": document.id,
+            "type": found.type,
+            "mention": found.text,
+            "ids": found.ids,
+            "context": document.sentence_of(found),
+        }
 
 
 def _annotation(line: str, document: str, source: Source, number: int) -> Annotation | None:
@@ -175,7 +193,7 @@ def _bigbio_mentions(document: dict[str, Any]) -> Iterator[dict[str, str]]:
 
 
 def _tables(rows: dict[str, list[dict[str, str]]], prefix: str | None) -> dict[str, pl.DataFrame]:
-    schema = {"document": pl.String, "type": pl.String, "mention": pl.String, "ids": pl.String}
+    schema = dict.fromkeys(("document", "type", "mention", "ids", "context"), pl.String)
     return by_split(
         (split, mention_table(pl.DataFrame(own, schema=schema).to_dict(), prefix=prefix))
         for split, own in rows.items()

@@ -1,7 +1,7 @@
 """Read benchmarks that list mentions and ids: plain TSV, BioSyn's, SapBERT's, AskAPatient's and COMETA's.
 
 - plain: `{train,dev,test}.tsv`, also in `fold0/` …, with mention, concept_ids and perhaps raw_mention,
-  doc_id and type or sem_group; `dictionary.tsv` and `test_dictionary.tsv` with concept_id and name
+  doc_id, context and type or sem_group; `dictionary.tsv` and `test_dictionary.tsv` with concept_id and name
 - BioSyn: `processed_{train,dev,test}/*.concept`, lines of pmid, start|end, type, mention, id by double bars;
   `train_dictionary.txt` and `test_dictionary.txt`, id and name by double bars
 - queries (XL-BEL, SapBERT's AskAPatient): `*_query.txt`, id and mention by double bars
@@ -52,9 +52,8 @@ def read_plain(release: Release, intake: Intake, prefix: str | None) -> Contents
     ours = {"concept_ids": "ids", "raw_mention": "raw", "doc_id": "document", "sem_group": "type"}
     tables = []
     for source in _sources(release, r"(train|dev|test)\.tsv"):
-        rows = _tsv(
-            source, intake, ("mention", "concept_ids"), ("raw_mention", "doc_id", "type", "sem_group")
-        )
+        further = ("raw_mention", "doc_id", "type", "sem_group", "context")
+        rows = _tsv(source, intake, ("mention", "concept_ids"), further)
         if "type" in rows.columns:
             rows = rows.drop("sem_group", strict=False)
         tables.append(_table(source, rows.rename(ours, strict=False), composite=True, prefix=prefix))

@@ -21,10 +21,11 @@ MENTIONS = {
     "document": pl.String,
     "type": pl.String,
     "raw": pl.String,
+    "context": pl.String,
     "parts": pl.List(pl.String),
     "ids": pl.List(pl.String),
 }
-"""Columns of a split; `fold` is empty where a benchmark has none, `type` where it says none."""
+"""Columns of a split; `fold`, `document`, `type` and `context`, the text around, are empty where unknown."""
 _NIL = ("", "-1", "-", "cui-less", "none", "nil", "nan")
 _JOINED = r"\s*[|+]\s*"
 
@@ -45,8 +46,8 @@ def mention_table(
         ids=_id_lists(given["ids"].fill_null(""), prefix),
         raw=given["raw"] if "raw" in given.columns else mention,
     )
-    absent = [pl.lit("").alias(name) for name in ("fold", "document", "type") if name not in rows.columns]
-    return rows.with_columns(absent).select(
+    absent = {"fold", "document", "type", "context"} - set(rows.columns)
+    return rows.with_columns(pl.lit("").alias(name) for name in absent).select(
         pl.col(name).fill_null("") if kind == pl.String else pl.col(name) for name, kind in MENTIONS.items()
     )
 

@@ -32,7 +32,7 @@ from sapbert.vocab.intake import Intake, Release, Source
 
 _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _SPLITS = ("train", "dev", "test")
-COLUMNS = ("raw_mention", "mention", "concept_ids", "doc_id", "start", "end", "type")
+COLUMNS = ("raw_mention", "mention", "concept_ids", "doc_id", "start", "end", "type", "context")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,7 @@ def _mentions(document: Document, corpus: Corpus) -> Iterator[dict[str, str]]:
             "start": str(found.start),
             "end": str(found.end),
             "type": found.type,
+            "context": document.sentence_of(found),
         }
 
 

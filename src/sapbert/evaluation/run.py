@@ -13,7 +13,7 @@ two runs can be compared on the same mentions and errors can be looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,9 @@ from sapbert.errors import ArtifactError, ConfigError
 from sapbert.evaluation.benchmarks import EvaluationSet
 from sapbert.evaluation.mentions import Dictionary, concept_numbers
 from sapbert.evaluation.metrics import judge
-from sapbert.evaluation.rankers import Build
+from sapbert.evaluation.rankers import Build, Ranked
+from sapbert.linking.reranking import scores_of
+from sapbert.protocols import Choice, Reranker
 from sapbert.vocab.parquet import system_errors
 
 KIND = "evaluation"
@@ -69,9 +71,17 @@ class Evaluation:
 
 
 def evaluate(
-    benchmark: EvaluationSet, build: Build, *, split: str = "test", depth: int = DEPTH
+    benchmark: EvaluationSet,
+    build: Build,
+    *,
+    split: str = "test",
+    depth: int = DEPTH,
+    reranker: Reranker | None = None,
 ) -> Evaluation:
-    """Rank the names of each dictionary for the mentions of a split, and judge the candidates."""
+    """Rank the names of each dictionary for the mentions of a split, and judge the candidates.
+
+    A `reranker` then puts the first `depth` names of a mention in order.
+    """
     mentions = benchmark.split(split)
     if not benchmark.dictionaries:
         raise ConfigError(f"{benchmark.name} comes without a dictionary; give one (--dictionary)")
@@ -80,7 +90,7 @@ def evaluate(
     concepts = concept_numbers(next(iter(benchmark.dictionaries.values())))
     results, candidates, gold = [], [], []
     for name, dictionary in benchmark.dictionaries.items():
-        found = rank_mentions(mentions, dictionary, build, depth=depth)
+        found = rank_mentions(mentions, dictionary, build, depth=depth, reranker=reranker)
         judged = judge(mentions, found, dictionary, concepts=concepts, train=train)
         results.append(judged.select(pl.lit(name).alias("dictionary"), pl.all()))
         named = found.with_columns(
@@ -100,26 +110,65 @@ def _gold_names(mentions: pl.DataFrame, dictionary: Dictionary) -> pl.DataFrame:
 
 
 def rank_mentions(
-    mentions: pl.DataFrame, dictionary: Dictionary, build: Build, *, depth: int
+    mentions: pl.DataFrame,
+    dictionary: Dictionary,
+    build: Build,
+    *,
+    depth: int,
+    reranker: Reranker | None = None,
 ) -> pl.DataFrame:
     """Return the candidates of every part of every mention, as `metrics.judge` takes them."""
     parts = (
         mentions.with_row_index("mention")
-        .select("mention", part=pl.int_ranges(pl.col("parts").list.len(), dtype=pl.UInt32), text="parts")
+        .select(
+            "mention",
+            part=pl.int_ranges(pl.col("parts").list.len(), dtype=pl.UInt32),
+            text="parts",
+            # Without a reranker a mention is the same in any context.
+            context=pl.lit("") if reranker is None else pl.col("context"),
+        )
         .explode("part", "text")
     )
-    texts = parts["text"].unique(maintain_order=True)
+    asked = parts.select("text", "context").unique(maintain_order=True)
+    texts = asked["text"].unique(maintain_order=True)
     scores, rows = build(dictionary.names).rank(texts.to_list(), depth)
+    if reranker is not None:
+        place = dict(zip(texts, range(len(texts)), strict=True))
+        own = [place[text] for text in asked["text"]]
+        scores, rows = _reranked(reranker, dictionary.names, asked, (scores[own], rows[own]))
     mention, position = np.nonzero(rows >= 0)
     found = pl.DataFrame(
         {
-            "text": texts[mention],
+            "text": asked["text"][mention],
+            "context": asked["context"][mention],
             "position": (position + 1).astype(np.uint32),
             "row": rows[mention, position].astype(np.uint32),
             "score": scores[mention, position],
         }
     )
-    return parts.join(found, on="text").drop("text").sort("mention", "part", "position")
+    found = parts.join(found, on=["text", "context"]).drop("text", "context")
+    return found.sort("mention", "part", "position")
+
+
+def _reranked(reranker: Reranker, names: Sequence[str], asked: pl.DataFrame, ranked: Ranked) -> Ranked:
+    """Put the ranked names of each mention in the order of a reranker, with its scores.
+
+    As in `link`, a name that is the mention stays in front; it gets the best score.
+    """
+    scores, rows = ranked
+    found = [own >= 0 for own in rows]
+    choices = [
+        Choice(text, tuple(names[row] for row in own[there].tolist()), tuple(first[there].tolist()), context)
+        for (text, context), own, first, there in zip(asked.iter_rows(), rows, scores, found, strict=True)
+    ]
+    given, order = np.full_like(scores, -np.inf), np.full_like(rows, -1)
+    for number, (choice, new) in enumerate(zip(choices, scores_of(reranker, choices), strict=True)):
+        equal = np.array([name == choice.mention for name in choice.names], np.bool_)
+        lifted = np.where(equal, new.max(initial=-np.inf), new)
+        best = np.lexsort((-lifted, ~equal))
+        given[number, : len(best)] = lifted[best]
+        order[number, : len(best)] = rows[number][found[number]][best]
+    return given, order
 
 
 def write_evaluation(

@@ -17,7 +17,7 @@ from sapbert.errors import SapbertError
 from sapbert.linking.linker import NIL, Candidate
 
 RANK = "rank"
-FIELDS = (RANK, "concept_id", "preferred_name", "matched_name", "score", "confidence", "how")
+FIELDS = (RANK, "concept_id", "preferred_name", "matched_name", "score", "confidence", "how", "rerank_score")
 """What linking adds to a row."""
 
 
@@ -85,10 +85,11 @@ class JsonlFormat:
 def answers(candidates: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
     """Yield the `FIELDS` of each candidate, or of NIL."""
     if not candidates:
-        yield dict(zip(FIELDS, (1, NIL, None, None, None, None, None), strict=True))
+        yield dict(zip(FIELDS, (1, NIL, *[None] * (len(FIELDS) - 2)), strict=True))
     for rank, found in enumerate(candidates, 1):
-        values = (found.concept, found.preferred_name, found.name, found.score, found.confidence, found.how)
-        yield dict(zip(FIELDS, (rank, *values), strict=True))
+        named = (found.concept, found.preferred_name, found.name)
+        judged = (found.score, found.confidence, found.how, found.rerank_score)
+        yield dict(zip(FIELDS, (rank, *named, *judged), strict=True))
 
 
 def carried_names(columns: Sequence[str] | Mapping[str, Any]) -> list[str]:

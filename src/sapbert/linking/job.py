@@ -27,7 +27,7 @@ from sapbert.linking.formats import Linked, TextFormat
 from sapbert.linking.linker import BATCH, Candidate
 from sapbert.linking.mentions import MentionRow, Mentions
 
-Link = Callable[[Sequence[str]], Sequence[Sequence[Candidate]]]
+Link = Callable[[Sequence[MentionRow]], Sequence[Sequence[Candidate]]]
 Progress = Callable[[int], None]
 """Told how many mentions are linked."""
 BATCHES_A_COMMIT = 8
@@ -92,7 +92,7 @@ class TextOutlet:
 def link_batches(mentions: Iterator[MentionRow], link: Link, *, before: int = 0) -> Iterator[Batch]:
     """Link mentions batch by batch; `before` of them came earlier."""
     while rows := list(islice(mentions, BATCH)):
-        answers = link([row.mention for row in rows])
+        answers = link(rows)
         yield [
             Linked(number, row.mention, row.row, answer)
             for number, (row, answer) in enumerate(zip(rows, answers, strict=True), before + 1)

@@ -3,7 +3,8 @@
 A mention that is, after folding, a name of the vocabulary (or a labelled mention added to it) is answered by
 that name first; the encoder ranks what follows. Of each concept only its best name counts.
 
-Answers are remembered, not vectors: a mention that comes again costs a look into a table.
+Answers are remembered, not vectors: a mention that comes again costs a look into a table. What a reranker
+makes of them is not, as it may depend on context.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from sapbert.defaults import DEFAULT, chosen, is_default, shipped, shipped_calib
 from sapbert.errors import ConfigError
 from sapbert.index.entries import Entries
 from sapbert.linking.confidence import Calibration
+from sapbert.linking.reranking import RERANKED, rerank
 from sapbert.linking.search import DenseSearch, How, NameSearch, Near, Scope, nearest_concepts, scope_of
-from sapbert.protocols import Encoder
+from sapbert.protocols import Encoder, Reranker
 from sapbert.text import fold
 
 NIL: Final = "NIL"
@@ -49,6 +51,8 @@ class Candidate:
     confidence: float | None
     """Probability that this is right; of the best candidate, where a calibration was given."""
     how: How
+    rerank_score: float | None = None
+    """What a reranker gave it, where there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +90,16 @@ class Linker:
         fingerprint: str,
         calibration: Calibration | None = None,
         strict: bool = True,
+        reranker: Reranker | None = None,
     ) -> None:
-        """Link by the names nearest to a mention, and judge by `calibration`.
+        """Link by the names nearest to a mention, and judge by `calibration` or put in order by `reranker`.
 
         Mentions linked in another way than it was fitted on are refused or, unless `strict`, not judged.
         """
+        if reranker is not None and calibration is not None:
+            if strict:
+                raise ConfigError("a calibration is fitted without a reranker; give one of them")
+            calibration = None
         self.entries = entries
         self.fingerprint = fingerprint
         """Of the index."""
@@ -98,6 +107,8 @@ class Linker:
         self.search = search
         self.calibration = calibration
         """What gives the best candidate of a mention its confidence."""
+        self.reranker = reranker
+        """What puts the candidates of a mention in order."""
         self._strict = strict
         self._added: dict[str, dict[int, str]] = {}
         self._answers: OrderedDict[tuple[str, int, LinkSettings], list[Candidate]] = OrderedDict()
@@ -113,12 +124,13 @@ class Linker:
         threads: int | None = None,
         sparse_weight: float | None = None,
         calibration: Path | None = None,
+        reranker: Reranker | None = None,
     ) -> Self:
         """Open an index written by `sapbert index`, or the one that comes with the package.
 
         It uses so many threads, by default all cores. `sparse_weight` is what spelling counts beside vectors,
         for an index made with `--hybrid`; by default what the `calibration` says, or what the encoder
-        learned, or nothing. The default index has a calibration of its own.
+        learned, or nothing. The default index has a calibration of its own, which goes without a `reranker`.
         """
         # Not above: a caller with an encoder and an index of its own needs neither of these.
         from sapbert.encoder.leading import LeadingDimensions
@@ -139,7 +151,15 @@ class Linker:
         encoder = OnnxEncoder.open(shipped("encoder") if own else folder / ENCODER, threads=threads)
         require_encoder(folder, manifest, encoder)
         cut = LeadingDimensions.of(encoder, index.dimension)
-        return cls(cut, search, entries, fingerprint=manifest.fingerprint, calibration=fitted, strict=strict)
+        return cls(
+            cut,
+            search,
+            entries,
+            fingerprint=manifest.fingerprint,
+            calibration=fitted,
+            strict=strict,
+            reranker=reranker,
+        )
 
     def add_mentions(self, labelled: Iterable[tuple[str, str]]) -> int:
         """Answer these mentions with these concepts, as if they were names; return how many were added.
@@ -162,16 +182,30 @@ class Linker:
         return text in self._added or int(self.entries.rows_of([text])[0]) >= 0
 
     def link(
-        self, mentions: Sequence[str], *, k: int = 5, settings: LinkSettings = DEFAULTS
+        self,
+        mentions: Sequence[str],
+        *,
+        k: int = 5,
+        settings: LinkSettings = DEFAULTS,
+        contexts: Sequence[str] | None = None,
     ) -> list[list[Candidate]]:
         """Return the best k candidates of each mention, best first; none (NIL) for an empty mention.
 
-        A mention that comes again, in whatever case, is encoded and searched once.
+        A mention that comes again, in whatever case, is encoded and searched once. `contexts` are texts that
+        the mentions stand in, for a reranker that reads them.
         """
         if isinstance(mentions, str):
             raise TypeError("link takes several mentions; put the one into a list")
         if k < 1:
             raise ConfigError(f"k is the number of candidates wanted, at least 1, got {k}")
+        if self.reranker is None:
+            return self._link(mentions, k, settings)
+        found = self._link(mentions, max(k, RERANKED), settings)
+        ordered = rerank(self.reranker, mentions, contexts or [""] * len(mentions), found)
+        return [own[:k] for own in ordered]
+
+    def _link(self, mentions: Sequence[str], k: int, settings: LinkSettings) -> list[list[Candidate]]:
+        """Link by search alone."""
         self._judge_for(settings)
         scope = self._scope_of(settings)
         texts = list(map(_folded, mentions))
@@ -193,6 +227,8 @@ class Linker:
         self, mentions: Sequence[str], *, k: int = 5, settings: LinkSettings = DEFAULTS
     ) -> list[list[Candidate]] | None:
         """Return what `link` would, at once, if it remembers every mention; else None."""
+        if self.reranker is not None:
+            return None
         answers = []
         for text in map(_folded, mentions):
             answer = self._recall(text, k, settings) if text else []

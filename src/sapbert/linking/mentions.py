@@ -38,6 +38,14 @@ class Mentions:
     """The polars type of each column, where the input has types."""
 
 
+def contexts_of(rows: Iterable[MentionRow], column: str | None) -> list[str] | None:
+    """Return what stands in `column` of each row, empty where it is no text; None without a column."""
+    if column is None:
+        return None
+    values = (row.row.get(column) for row in rows)
+    return [value if isinstance(value, str) else "" for value in values]
+
+
 def listed(mentions: Iterable[str]) -> Mentions:
     """Take mentions from a list."""
     return Mentions(MentionRow(mention, {COLUMN: mention}) for mention in mentions)

@@ -16,7 +16,7 @@ import polars as pl
 from sapbert.linking.formats import FIELDS, Linked, answers, carried_names, plain, row_values
 from sapbert.vocab.parquet import system_errors
 
-_TYPES = (pl.Int32, pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String)
+_TYPES = (pl.Int32, pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String, pl.Float64)
 
 
 @dataclass(frozen=True, slots=True)

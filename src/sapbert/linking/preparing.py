@@ -24,10 +24,7 @@ _REMEMBERED = 64
 
 def expand_mentions(mentions: Mentions, document: str) -> Mentions:
     """Write out the short forms that the text in column `document` defines."""
-    if document not in mentions.columns:
-        near = get_close_matches(document, mentions.columns, n=1, cutoff=0)
-        nearest = f"; the nearest is {near[0]!r}" if near else ""
-        raise ConfigError(f"no column {document!r} for --document-column{nearest}")
+    require_column(mentions, document, "--document-column")
     defined = lru_cache(_REMEMBERED)(find_abbreviations)
 
     def rows() -> Iterator[MentionRow]:
@@ -51,6 +48,14 @@ def split_mentions(mentions: Mentions, is_name: Callable[[str], bool]) -> Mentio
                 yield MentionRow(part, {**row, PART: part})
 
     return _with_column(mentions, PART, rows())
+
+
+def require_column(mentions: Mentions, column: str, option: str) -> None:
+    """Refuse a column that the input does not have, and name the nearest that it has."""
+    if column not in mentions.columns:
+        near = get_close_matches(column, mentions.columns, n=1, cutoff=0)
+        nearest = f"; the nearest is {near[0]!r}" if near else ""
+        raise ConfigError(f"no column {column!r} for {option}{nearest}")
 
 
 def _with_column(mentions: Mentions, column: str, rows: Iterator[MentionRow]) -> Mentions:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sapbert.index.entries import Entries
 from sapbert.protocols import Index
 
-How = Literal["exact", "dense", "hybrid"]
+How = Literal["exact", "dense", "hybrid", "reranked"]
 _DECIMALS = 6
 _CELLS = 1 << 22
 """Rows held at a time: mentions times depth of the search."""

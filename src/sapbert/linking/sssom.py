@@ -33,6 +33,7 @@ _JUSTIFICATIONS = {
     "exact": "semapv:LexicalMatching",
     "dense": "semapv:SemanticSimilarityThresholdMatching",
     "hybrid": "semapv:CompositeMatching",
+    "reranked": "semapv:CompositeMatching",
 }
 _NO_TERM = "sssom:NoTermFound"
 _SOURCE = "sapbert.index"

@@ -53,17 +53,18 @@ def pair_mentions(
     return Pairs.open(target, verify=False)
 
 
-def read_mentions(table: Path, intake: Intake) -> pl.DataFrame:
-    """Read labelled mentions: `row`, `mention`, `concept_ids`."""
+def read_mentions(table: Path, intake: Intake, context: str | None = None) -> pl.DataFrame:
+    """Read labelled mentions: `row`, `mention`, `concept_ids`, and `context` where its column is named."""
     source = table_source(table)
+    wanted = {column: column for column in _COLUMNS} | ({} if context is None else {"context": context})
 
     def choose(header: list[str]) -> dict[str, str]:
-        for column in _COLUMNS:
+        for column in wanted.values():
             if column not in header:
                 found = ", ".join(header)[:200]
                 problem = f"no column {column!r} among: {found}"
                 raise FormatError(source.name, 1, problem, hint="give a TSV with a header")
-        return {column: column for column in _COLUMNS}
+        return wanted
 
     rows = pl.concat(batch.frame for batch in tsv_batches(source, intake, choose))
     return rows.with_row_index("row")
@@ -95,15 +96,23 @@ class Labelled(NamedTuple):
     """Folded."""
     concepts: frozenset[str]
     """Identifiers of which any is right; none where it means no concept."""
+    context: str = ""
+    """Text that it stands in, where that was asked for."""
 
 
-def read_labelled_mentions(table: Path, prefix: str | None, intake: Intake) -> list[Labelled]:
-    """Read mentions as `sapbert pairs --mentions` takes them; parts of a composite one come one by one."""
-    rows = label_mentions(read_mentions(table, intake), prefix)
-    grouped = rows.group_by("row", "text", maintain_order=True).agg("concept_id")
+def read_labelled_mentions(
+    table: Path, prefix: str | None, intake: Intake, *, context: str | None = None
+) -> list[Labelled]:
+    """Read mentions as `sapbert pairs --mentions` takes them; parts of a composite one come one by one.
+
+    `context` names the column with the text around them, if that is wanted.
+    """
+    mentions = read_mentions(table, intake, context)
+    around = [""] * mentions.height if context is None else mentions["context"].fill_null("").to_list()
+    grouped = label_mentions(mentions, prefix).group_by("row", "text", maintain_order=True).agg("concept_id")
     return [
-        Labelled(text, frozenset(filter(None, concepts)))
-        for text, concepts in grouped.select("text", "concept_id").iter_rows()
+        Labelled(text, frozenset(filter(None, concepts)), around[row])
+        for row, text, concepts in grouped.iter_rows()
     ]
 
 

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import torch
 from transformers import PreTrainedModel
 
 from sapbert.encoder.adapters import AdapterSettings, add_adapters, reduction_of
+from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ConfigError
+from sapbert.training.gather import world
+from sapbert.training.loop import DTYPES
 from sapbert.training.lora import LoraSettings, add_lora
-from sapbert.training.settings import TrainSettings
+from sapbert.training.settings import BiosynSettings, RerankerSettings, TrainSettings
+
+
+def open_whole(
+    base: str, settings: BiosynSettings | RerankerSettings, device: torch.device
+) -> TransformerEncoder:
+    """Open an encoder to be trained as a whole, in one process, as all but self-alignment do."""
+    if world()[1] > 1:
+        raise ConfigError("this trains in one process; start it without torchrun")
+    encoder = TransformerEncoder.open(
+        base,
+        pooling=None if settings.pooling is None else Pooling(settings.pooling),
+        max_length=settings.max_length,
+        device=device,
+        dtype=DTYPES[settings.precision] or torch.float32,
+    )
+    if reduction_of(encoder.model) is not None:
+        raise ConfigError(f"{base} has adapters, which are not trained here; give an ordinary encoder")
+    return encoder
 
 
 def adapt(model: PreTrainedModel, settings: TrainSettings) -> None:

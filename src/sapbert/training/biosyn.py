@@ -24,16 +24,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sapbert.artifacts import create, fingerprint_of
-from sapbert.encoder.adapters import reduction_of, trainable_parameters
+from sapbert.encoder.adapters import trainable_parameters
 from sapbert.encoder.folder import save_model
-from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.transfer import to_device
-from sapbert.encoder.transformer import TransformerEncoder, tokenize
-from sapbert.errors import ConfigError
+from sapbert.encoder.transformer import tokenize
 from sapbert.index.sparse import require_scipy
+from sapbert.training.adapt import open_whole
 from sapbert.training.candidates import Candidates, CandidateSearch
 from sapbert.training.card import input_list, model_card
-from sapbert.training.gather import world
 from sapbert.training.labelled import LabelledMentions
 from sapbert.training.loop import (
     DTYPES,
@@ -120,21 +118,10 @@ class _Biosyn:
         evaluate: Evaluate | None,
     ) -> None:
         require_scipy()
-        if world()[1] > 1:
-            raise ConfigError("BioSyn trains in one process; start it without torchrun")
         self.labelled, self.settings, self._device, self._evaluate = labelled, settings, device, evaluate
-        dtype = DTYPES[settings.precision]
-        self.encoder = TransformerEncoder.open(
-            base,
-            pooling=None if settings.pooling is None else Pooling(settings.pooling),
-            max_length=settings.max_length,
-            device=device,
-            dtype=dtype or torch.float32,
-        )
-        if reduction_of(self.encoder.model) is not None:
-            raise ConfigError(f"{base} has adapters, which BioSyn does not train; give an ordinary encoder")
+        self.encoder = open_whole(base, settings, device)
         self.origin = {"base": base, "base_fingerprint": self.encoder.fingerprint}
-        self._encode = Encode.of(self.encoder, dtype)
+        self._encode = Encode.of(self.encoder, DTYPES[settings.precision])
         weight = self.encoder.sparse_weight if settings.sparse_weight is None else settings.sparse_weight
         self.module = _Learned(self.encoder.model, weight, device)
         self._search = CandidateSearch(labelled, folder, settings.candidates)

@@ -41,6 +41,42 @@ The licence of the vocabulary the names come from may bind this model too.
 
 {measured}
 """
+_RERANKER = """---
+library_name: sapbert
+base_model: {base}
+tags:
+- sapbert
+- biomedical
+- entity-linking
+- reranker
+---
+
+# A reranker of biomedical names
+
+`{base}` trained with sapbert {version} to read a mention beside the name of a candidate, as a
+cross-encoder, and to say how well they fit.
+
+## Use
+
+`sapbert export` writes it for use without torch; `link --reranker` and `evaluate --reranker` take that.
+
+## Data
+
+{data}
+
+The licence of the vocabulary the names come from may bind this model too.
+
+## Settings
+
+{settings}
+
+## Measured
+
+Of mentions held out of training, `held_out_found` is the share with a right candidate, and
+`held_out_first` with a right one first; before the first step that is the order of the search.
+
+{measured}
+"""
 _RETRIEVAL = (
     "`retrieval` is the share of held-out concepts, none of whose names was trained on, "
     "whose name finds its synonym first."
@@ -73,6 +109,20 @@ def model_card(
         use=_USE[adapter],
         data=data,
         settings=_table(("setting", "value"), [(name, str(value)) for name, value in settings.items()]),
+        measured=_measured(metrics),
+    )
+
+
+def reranker_card(
+    base: str, data: str, settings: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]
+) -> str:
+    """Write the card of a reranker trained from `base` on what `data` says."""
+    rows = [(name, str(value)) for name, value in settings.items()]
+    return _RERANKER.format(
+        base=base,
+        version=__version__,
+        data=data,
+        settings=_table(("setting", "value"), rows),
         measured=_measured(metrics),
     )
 

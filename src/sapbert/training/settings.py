@@ -1,4 +1,4 @@
-"""What one training run does; defaults follow the papers: SapBERT's pretraining, and BioSyn.
+"""What one training run does; defaults follow the papers, where there is one: SapBERT's, and BioSyn's.
 
 A setting is said once, here: `cli.options` makes an option of its name, type, default and docstring.
 """
@@ -150,12 +150,40 @@ class BiosynSettings(LoopSettings):
         for name in _SHARES:
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} is a share in [0, 1], got {getattr(self, name)}; 0.5 means half")
-        if self.batch_size < 1:
-            raise ConfigError(f"a batch has at least one mention, got {self.batch_size}")
+        _check_batch(self.batch_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankerSettings(LoopSettings):
+    """Every field is also an option of `sapbert reranker` and a key of a recipe."""
+
+    pooling: PoolingName | None = None
+    """Which vector stands for a name and its mention; by default as the base was trained, or cls."""
+    candidates: int = 20
+    """Concepts that a mention learns to tell apart, each by its best name."""
+
+    batch_size: int = 16
+    """Mentions a step."""
+    epochs: int = 3
+    """Times through all mentions."""
+    max_length: int = 96
+    """Tokens of a name and its mention in context; what is longer is cut."""
+
+    held_out: int = 200
+    """Mentions kept from training to measure with, at most a fifth; 0 measures nothing."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _check_batch(self.batch_size)
+
+
+def _check_batch(batch_size: int) -> None:
+    if batch_size < 1:
+        raise ConfigError(f"a batch has at least one mention, got {batch_size}")
 
 
 def _check(settings: LoopSettings) -> None:
-    """Refuse values that no field of either kind takes."""
+    """Refuse values that no field of any kind takes."""
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     for name, hint in get_type_hints(type(settings)).items():
         if not _fits(values[name], hint):
@@ -172,7 +200,7 @@ def _check(settings: LoopSettings) -> None:
         raise ConfigError(f"warmup is a fraction in [0, 1), got {settings.warmup}; 0.1 means 10%")
 
 
-Settings = TypeVar("Settings", TrainSettings, BiosynSettings)
+Settings = TypeVar("Settings", TrainSettings, BiosynSettings, RerankerSettings)
 
 
 def read_recipe(path: Path, settings: type[Settings]) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""A reranker that asks a language model which candidate is meant, over any API in the manner of OpenAI's.
+
+    export RERANKER_URL=http://localhost:11434/v1 RERANKER_MODEL=llama3.1    # and RERANKER_KEY, if need be
+    cd examples && sapbert link --index ../out/index --reranker ask_model:AskModel "swollen joints"
+
+It fits `sapbert.protocols.Reranker`; docs/how-to/rerank.md says what that takes. Mentions and their context
+are sent to that address: mind whose patients they are of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from urllib.request import Request, urlopen
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapbert.errors import ConfigError, SapbertError
+from sapbert.protocols import Choice
+
+_PROMPT = """Which of these biomedical names means the same as the mention?
+Mention: {mention}
+Context: {context}
+{names}
+Answer with the number of one name and nothing else."""
+_AT_ONCE = 8
+"""Questions on their way."""
+_SECONDS = 60
+
+
+class AskModel:
+    """The name that the model chooses comes first; the others stay in the order of the search."""
+
+    def __init__(self) -> None:
+        self._url, self._model = (os.environ.get(name, "") for name in ("RERANKER_URL", "RERANKER_MODEL"))
+        if not (self._url.startswith(("http://", "https://")) and self._model):
+            raise ConfigError("set RERANKER_URL (http://localhost:11434/v1) and RERANKER_MODEL")
+        self._key = os.environ.get("RERANKER_KEY", "")
+
+    @property
+    def fingerprint(self) -> str:
+        """The model and the question, which together make the answer."""
+        return f"{self._url} {self._model} {_PROMPT}"
+
+    def rerank(self, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
+        """Give 1 to the chosen name and 0 to others, which leaves those in their order."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(self._score, choices))
+
+    def _score(self, choice: Choice) -> NDArray[np.float32]:
+        scores = np.zeros(len(choice.names), np.float32)
+        if len(scores) > 1:
+            number = re.search(r"\d+", self._ask(choice))
+            # Whatever else it says is no choice, and the search is right more often than not.
+            if number and 1 <= int(number[0]) <= len(scores):
+                scores[int(number[0]) - 1] = 1
+        return scores
+
+    def _ask(self, choice: Choice) -> str:
+        names = "\n".join(f"{number}. {name}" for number, name in enumerate(choice.names, 1))
+        prompt = _PROMPT.format(mention=choice.mention, context=choice.context or "none", names=names)
+        body = {
+            "model": self._model,
+            "temperature": 0,
+            "messages": [{"role": "user", "content": prompt}],
+        }
+        request = Request(  # noqa: S310  # the address was looked at when this was made
+            f"{self._url.rstrip('/')}/chat/completions",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"},
+        )
+        with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+            content = json.load(answer)
+        try:
+            return str(content["choices"][0]["message"]["content"])
+        except (LookupError, TypeError) as error:
+            raise SapbertError(f"{self._url} gave no answer: {json.dumps(content)[:200]}") from error

@@ -1,0 +1,78 @@
+"""`sapbert reranker`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sapbert.cli.options import given, with_options
+from sapbert.cli.report import Out, Overwrite
+from sapbert.cli.train import Base, LearnedMentions, LearnedPrefix, Recipe, Resume, TensorBoard, watched
+from sapbert.defaults import chosen
+from sapbert.errors import MissingExtraError
+from sapbert.training.settings import RerankerSettings, read_recipe, settings_from
+
+_GROUPS = {
+    "max_length": "Loop",
+    "pooling": "Objective",
+    "batch_size": "Loop",
+    "held_out": "Measuring",
+    "learning_rate": "Loop",
+    "checkpoint_every": "Checkpoints",
+}
+
+
+@with_options(RerankerSettings, _GROUPS)
+def reranker(
+    context: typer.Context,
+    index: Annotated[str, typer.Argument(help="Written by `sapbert index`; its candidates are learned.")],
+    mentions: LearnedMentions,
+    base: Base,
+    out: Out,
+    context_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of --mentions with the text around a mention."),
+    ] = None,
+    prefix: LearnedPrefix = None,
+    recipe: Recipe = None,
+    tensorboard: TensorBoard = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Train a reranker on the candidates of an index.
+
+    It reads each candidate beside its mention (a cross-encoder) and learns to put right ones first. `sapbert
+    export` makes it ready for `link --reranker`. Ctrl-C finishes the step and saves a checkpoint; --resume
+    goes on from there.
+    """
+    options = given(context, RerankerSettings)
+    read = read_recipe(recipe, RerankerSettings) if recipe else {}
+    settings = settings_from(read, options, RerankerSettings)
+    try:
+        from sapbert.training import gather
+        from sapbert.training.reranker import train_reranker
+    except ImportError as error:
+        raise MissingExtraError(error.name or "torch", "train") from error
+    from sapbert.index.folder import damage_told
+    from sapbert.linking.choosing import label_choices
+    from sapbert.linking.linker import Linker
+    from sapbert.pairs.mentions import read_labelled_mentions
+    from sapbert.vocab.intake import Intake
+
+    intake, device = Intake(), gather.local_device()
+    labelled = read_labelled_mentions(mentions, prefix, intake, context=context_column)
+    with damage_told(chosen(index, "index")):
+        linker = Linker.open(index)
+        choices = label_choices(
+            linker,
+            labelled,
+            candidates=settings.candidates,
+            context=context_column is not None,
+            inputs={Path(index).name: {"fingerprint": linker.fingerprint}, **intake.inputs},
+        )
+    with watched(out, tensorboard) as on_step:
+        train_reranker(
+            choices, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
+        )

@@ -1,0 +1,202 @@
+"""What every reranker promises, whatever it is made of."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sapbert.artifacts import create
+from sapbert.encoder.export import export_reranker
+from sapbert.encoder.onnx import GRAPHS, OnnxEncoder
+from sapbert.encoder.reranker import ENCODER, CrossEncoder, read_head
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.errors import ArtifactError, ConfigError, SapbertError
+from sapbert.protocols import Choice, Reranker
+from tests.conftest import GOLDEN
+from tests.encoder.tiny import WORDS
+from tests.linking.rerankers import answering, labelled, train
+from tests.training.conftest import one_thread as one_thread
+from tests.training.conftest import tiny_base as tiny_base
+
+EXAMPLE = GOLDEN.parents[1] / "examples" / "ask_model.py"
+CHOICES = [
+    Choice("fever", ("common cold", "fever", "heart"), (0.9, 0.8, 0.7), "A chronic fever of the heart."),
+    Choice("fever", ("common cold", "fever", "heart"), (0.9, 0.8, 0.7)),
+    Choice("", ("a",), (0.0,)),
+    Choice("感冒 \ud800", ("fever [SEP] cold", "", "fever"), (-1.0, 1.0, 1.0), "no such mention"),
+]
+
+
+@pytest.fixture(scope="session")
+def trained(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tiny_base, tmp_path_factory.mktemp("reranker") / "model")
+
+
+@pytest.fixture(scope="session")
+def exported(trained: Path) -> Path:
+    export_reranker(trained, trained.with_name("exported"))
+    return trained.with_name("exported")
+
+
+def ask_model() -> Callable[[], Reranker]:
+    spec = importlib.util.spec_from_file_location("ask_model", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made: Callable[[], Reranker] = module.AskModel
+    return made
+
+
+@pytest.fixture(scope="module", params=["torch", "fp32", "int8", "language model"])
+def reranker(request: pytest.FixtureRequest, trained: Path, exported: Path) -> Iterator[Reranker]:
+    if request.param == "language model":
+        with answering("Number 2.", []) as url, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RERANKER_URL", url)
+            patch.setenv("RERANKER_MODEL", "stub")
+            yield ask_model()()
+    elif request.param == "torch":
+        encoder = TransformerEncoder.open(trained / ENCODER, device="cpu")
+        yield CrossEncoder(encoder, read_head(trained))
+    else:
+        variant = OnnxEncoder.open(exported / ENCODER, variant=request.param, threads=1)
+        yield CrossEncoder(variant, read_head(exported))
+
+
+def test_each_candidate_of_each_choice_gets_one_finite_score(reranker: Reranker) -> None:
+    scores = reranker.rerank(CHOICES)
+
+    assert [len(own) for own in scores] == [len(choice.names) for choice in CHOICES]
+    assert all(np.isfinite(own).all() for own in scores)
+
+
+def test_no_choices_give_no_scores(reranker: Reranker) -> None:
+    assert list(reranker.rerank([])) == []
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda mention, names, context: Choice(mention, tuple(names), (0.5,) * len(names), context),
+            st.sampled_from(WORDS),
+            st.lists(st.sampled_from(WORDS), min_size=1, max_size=4),
+            st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join),
+        ),
+        max_size=4,
+    )
+)
+@settings(max_examples=10)
+def test_company_does_not_change_a_score(reranker: Reranker, choices: list[Choice]) -> None:
+    together = reranker.rerank(choices)
+    for choice, own in zip(choices, together, strict=True):
+        np.testing.assert_allclose(own, reranker.rerank([choice])[0], atol=1e-4)
+
+
+def test_asking_twice_gives_the_same_scores_and_fingerprint(reranker: Reranker) -> None:
+    before = reranker.fingerprint
+    for own, again in zip(reranker.rerank(CHOICES), reranker.rerank(CHOICES), strict=True):
+        np.testing.assert_array_equal(own, again)
+    assert isinstance(before, str)
+    assert reranker.fingerprint == before
+
+
+# The cross-encoder
+
+
+def test_the_graph_scores_as_torch_does(trained: Path, exported: Path) -> None:
+    choices = [own.choice for own in labelled().choices] + CHOICES
+    torch = CrossEncoder(TransformerEncoder.open(trained / ENCODER, device="cpu"), read_head(trained))
+    for variant, close in zip(GRAPHS, (1e-3, 0.5), strict=True):
+        graph = CrossEncoder(OnnxEncoder.open(exported / ENCODER, variant=variant), read_head(exported))
+        for own, other in zip(torch.rerank(choices), graph.rerank(choices), strict=True):
+            np.testing.assert_allclose(own, other, atol=close)
+
+
+def test_many_choices_are_scored_piece_by_piece(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choices = [own.choice for own in labelled().choices]
+    reranker = CrossEncoder.open(exported, threads=1)
+    whole = reranker.rerank(choices)
+    monkeypatch.setattr("sapbert.encoder.reranker._CHOICES", 3)
+    for own, again in zip(whole, reranker.rerank(choices), strict=True):
+        np.testing.assert_allclose(own, again, atol=1e-5)
+
+
+def test_what_is_no_exported_reranker_is_refused(trained: Path, exported: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="export it first: sapbert export"):
+        CrossEncoder.open(trained)
+    with pytest.raises(ArtifactError, match="exported already"):
+        export_reranker(exported, tmp_path / "again")
+    with create(tmp_path / "other") as draft:
+        (draft.path / "a").write_text("b")
+        draft.seal("pairs", settings={}, inputs={}, counts={})
+    with pytest.raises(ArtifactError, match="of kind pairs, expected reranker"):
+        CrossEncoder.open(tmp_path / "other")
+
+
+def test_a_damaged_reranker_is_refused(trained: Path, exported: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(exported, tmp_path / "broken"))
+    weights = broken / ENCODER / "onnx" / "model_int8.onnx.data"
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(ArtifactError, match=r"model_int8\.onnx\.data"):
+        CrossEncoder.open(broken)
+    headless = Path(shutil.copytree(trained, tmp_path / "headless"))
+    (headless / "reranker.json").unlink()
+    with pytest.raises(ArtifactError, match=r"reranker\.json"):
+        export_reranker(headless, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+# The language model
+
+
+def test_a_language_model_is_asked_and_its_choice_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    with answering("3", asked) as url:
+        monkeypatch.setenv("RERANKER_URL", url)
+        monkeypatch.setenv("RERANKER_MODEL", "stub")
+        monkeypatch.setenv("RERANKER_KEY", "secret")
+        [scores] = ask_model()().rerank(CHOICES[:1])
+
+    assert scores.tolist() == [0, 0, 1]
+    [question] = asked
+    assert (question["path"], question["key"]) == ("/v1/chat/completions", "Bearer secret")
+    content = question["messages"][0]["content"]
+    assert "Mention: fever\nContext: A chronic fever of the heart.\n1. common cold\n2. fever" in content
+
+
+@pytest.mark.parametrize("reply", ["none of them", "17", ""])
+def test_what_is_no_choice_leaves_the_order(reply: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(reply, []) as url:
+        monkeypatch.setenv("RERANKER_URL", url)
+        monkeypatch.setenv("RERANKER_MODEL", "stub")
+        assert ask_model()().rerank(CHOICES[:1])[0].tolist() == [0, 0, 0]
+
+
+def test_one_candidate_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    with answering("1", asked) as url:
+        monkeypatch.setenv("RERANKER_URL", url)
+        monkeypatch.setenv("RERANKER_MODEL", "stub")
+        ask_model()().rerank(CHOICES[2:3])
+    assert asked == []
+
+
+def test_what_is_wrong_with_a_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RERANKER_URL", raising=False)
+    with pytest.raises(ConfigError, match="set RERANKER_URL"):
+        ask_model()()
+    with answering({"error": "no such model"}, []) as url:
+        monkeypatch.setenv("RERANKER_URL", url)
+        monkeypatch.setenv("RERANKER_MODEL", "stub")
+        with pytest.raises(SapbertError, match=r"gave no answer: .*no such model"):
+            ask_model()().rerank(CHOICES[:1])

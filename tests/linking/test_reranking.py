@@ -1,0 +1,248 @@
+"""A linker with a second look, and how that is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from sapbert.errors import ArtifactError, ConfigError, SapbertError
+from sapbert.linking.calibration import Method, Platt
+from sapbert.linking.choosing import label_choices
+from sapbert.linking.confidence import Calibration
+from sapbert.linking.linker import Candidate, Linker, LinkSettings
+from sapbert.linking.reranking import RERANKED, open_reranker, rerank
+from sapbert.linking.search import DenseSearch
+from sapbert.pairs.mentions import Labelled
+from sapbert.protocols import Choice
+from tests.linking.conftest import Bench
+
+Score = Callable[[Choice], Sequence[float]]
+
+
+class Told:
+    """A reranker that gives the scores of a function, and remembers what it was asked."""
+
+    fingerprint = "told"
+
+    def __init__(self, score: Score) -> None:
+        self.asked: list[Choice] = []
+        self._score = score
+
+    def rerank(self, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
+        self.asked.extend(choices)
+        return [np.array(self._score(choice), np.float32) for choice in choices]
+
+
+def backwards(choice: Choice) -> list[float]:
+    return [-score for score in choice.scores]
+
+
+def again(bench: Bench, score: Score) -> tuple[Linker, Told]:
+    told = Told(score)
+    search = DenseSearch(bench.index)
+    return Linker(bench.encoder, search, bench.entries, fingerprint="f00d", reranker=told), told
+
+
+def test_candidates_come_in_the_order_of_the_reranker_with_both_scores(bench: Bench) -> None:
+    [plain] = bench.linker.link(["hart atack"], k=4)
+    linker, told = again(bench, backwards)
+    [answer] = linker.link(["hart atack"], k=4, contexts=["had a hart atack"])
+
+    assert [found.concept for found in answer] == [found.concept for found in reversed(plain)]
+    assert [found.score for found in answer] == [found.score for found in reversed(plain)]
+    assert [found.rerank_score for found in answer] == pytest.approx([-found.score for found in answer])
+    assert {found.how for found in answer} == {"reranked"}
+    names = tuple(found.name for found in plain)
+    assert told.asked == [Choice("hart atack", names, tuple(f.score for f in plain), "had a hart atack")]
+
+
+def test_more_candidates_are_looked_at_than_are_wanted(bench: Bench) -> None:
+    [plain] = bench.linker.link(["hart atack"], k=RERANKED)
+    linker, _ = again(bench, backwards)
+    assert [own.concept for own in linker.link(["hart atack"], k=1)[0]] == [plain[-1].concept]
+
+
+def test_names_that_equal_the_mention_stay_in_front(bench: Bench) -> None:
+    linker, _ = again(bench, lambda choice: list(range(len(choice.names))))
+    [answer] = linker.link(["COLD"], k=4)
+
+    assert [found.concept for found in bench.linker.link(["COLD"], k=2)[0]] == ["hp:1", "mesh:D2"]
+    assert [(found.concept, found.how) for found in answer[:2]] == [("mesh:D2", "exact"), ("hp:1", "exact")]
+    assert all(found.how == "reranked" for found in answer[2:])
+
+
+def test_context_tells_what_is_meant(bench: Bench) -> None:
+    def weather(choice: Choice) -> list[float]:
+        # Both concepts are called cold; the first is a temperature.
+        return [1.0 if place == 0 and "weather" in choice.context else 0.5 for place in range(4)]
+
+    linker, told = again(bench, weather)
+    contexts = ["cold weather", "a cold weather", "cold weather"]
+    answers = linker.link(["cold", "cold", "cold"], k=4, contexts=contexts)
+
+    assert {own[0].concept for own in answers} == {"hp:1"}
+    assert len(told.asked) == 2  # equal ones once
+
+
+def test_an_empty_mention_is_no_question(bench: Bench) -> None:
+    linker, told = again(bench, backwards)
+    assert linker.link(["", " "]) == [[], []]
+    assert told.asked == []
+
+
+def test_thresholds_mean_the_score_of_the_search(bench: Bench) -> None:
+    [plain] = bench.linker.link(["hart atack"], k=4)
+    linker, _ = again(bench, backwards)
+    between = (plain[1].score + plain[2].score) / 2
+    [answer] = linker.link(["hart atack"], settings=LinkSettings(threshold=between))
+
+    assert [found.concept for found in answer] == [plain[1].concept, plain[0].concept]
+
+
+def test_what_a_reranker_made_is_not_remembered(bench: Bench) -> None:
+    linker, _ = again(bench, backwards)
+    linker.link(["hart atack"], k=4)
+    assert linker.recall(["hart atack"], k=4) is None
+
+
+def test_a_calibration_does_not_go_with_a_reranker(bench: Bench) -> None:
+    fitted = Calibration(
+        index="", exact=True, sparse_weight=0, method=Method.PLATT, curve=Platt(0, 0, 1), threshold=None
+    )
+    search = DenseSearch(bench.index)
+    parts = (bench.encoder, search, bench.entries)
+    told = Told(backwards)
+    with pytest.raises(ConfigError, match="fitted without a reranker"):
+        Linker(*parts, fingerprint="", calibration=fitted, reranker=told)
+    linker = Linker(*parts, fingerprint="", calibration=fitted, reranker=told, strict=False)
+    assert linker.link(["hart atack"])[0][0].confidence is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda choice: [1.0],
+        lambda choice: [np.nan] * len(choice.names),
+        lambda choice: [np.inf] * len(choice.names),
+        lambda choice: [[1.0]] * len(choice.names),
+    ],
+)
+def test_scores_that_are_none_are_refused(bench: Bench, wrong: Score) -> None:
+    with pytest.raises(ConfigError, match="no 4 finite scores for 'hart atack'"):
+        again(bench, wrong)[0].link(["hart atack"])
+
+
+def test_a_reranker_that_forgets_mentions_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Told, "rerank", lambda self, choices: [])
+    with pytest.raises(ConfigError, match="answered 0 of 1 mentions"):
+        again(bench, backwards)[0].link(["hart atack"])
+
+
+CANDIDATE = Candidate("x:1", "a", "a", 0.5, None, "dense")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["exact", "dense"]), st.sampled_from([0.0, 1.0, 2.5]), st.integers(0, 99))
+    )
+)
+def test_the_order_is_by_exactness_score_and_place(rows: list[tuple[str, float, int]]) -> None:
+    found = [
+        replace(CANDIDATE, concept=f"x:{number}", how=how)  # type: ignore[arg-type]
+        for how, _, number in rows
+    ]
+    [answer] = rerank(Told(lambda _: [score for _, score, _ in rows]), ["m"], [""], [found])
+
+    expected = sorted(range(len(rows)), key=lambda at: (rows[at][0] != "exact", -rows[at][1], at))
+    assert [own.concept for own in answer] == [f"x:{rows[at][2]}" for at in expected]
+
+
+# What is learned from
+
+
+def test_the_candidates_of_labelled_mentions_say_which_are_right(bench: Bench) -> None:
+    labelled = [
+        Labelled("cold", frozenset(["mesh:D2"]), "a cold"),
+        Labelled("cold", frozenset(["mesh:D2"]), "a cold"),
+        Labelled("cold", frozenset(["hp:1", "mesh:D2"]), "so cold"),
+        Labelled("hart atack", frozenset(["mesh:D9", "mesh:D404"])),  # the first is an alias
+        Labelled("unheard of", frozenset(["mesh:D404"])),
+    ]
+    made = label_choices(bench.linker, labelled, candidates=3, context=True, inputs={"a": {}})
+
+    assert [(own.choice.mention, own.choice.context) for own in made.choices] == [
+        ("cold", "a cold"),
+        ("cold", "so cold"),
+        ("hart atack", ""),
+    ]
+    assert [sum(own.right) for own in made.choices] == [1, 2, 1]
+    assert all(len(own.right) == len(own.choice.names) == 3 for own in made.choices)
+    [heart] = bench.linker.link(["hart atack"], k=3)
+    assert made.choices[2].choice.names == tuple(found.name for found in heart)
+    assert (made.context, made.inputs) == (True, {"a": {}})
+
+
+def test_what_is_learned_is_what_the_search_found(bench: Bench) -> None:
+    [[nearest]] = bench.linker.link(["hart atack"], k=1)
+    bench.linker.add_mentions([("hart atack", "hp:2")])  # which then answers before the search does
+    labelled = [Labelled("hart atack", frozenset(["mesh:D1"]))]
+    [made] = label_choices(bench.linker, labelled, candidates=3, context=False, inputs={}).choices
+
+    assert (made.choice.names[0], made.choice.scores[0]) == (nearest.name, nearest.score)
+
+
+def test_mentions_of_another_vocabulary_are_refused(bench: Bench) -> None:
+    with pytest.raises(SapbertError, match="no mention has a concept of the index"):
+        label_choices(
+            bench.linker, [Labelled("a", frozenset(["y:1"]))], candidates=3, context=False, inputs={}
+        )
+
+
+# How a reranker is named
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    name = "my_rerankers"
+    (tmp_path / f"{name}.py").write_text(
+        "from tests.linking.test_reranking import Told, backwards\n"
+        "def make(): return Told(backwards)\n"
+        "made = make()\n"
+        "number = 3\n"
+    )
+    monkeypatch.setattr("sys.path", __import__("sys").path.copy())
+    return name
+
+
+def test_a_reranker_comes_from_a_module(module: str) -> None:
+    for attribute in ("make", "made"):
+        found = open_reranker(f"{module}:{attribute}")
+        assert isinstance(found, Told)
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("no_such_module:make", "No module named 'no_such_module'"),
+        ("my_rerankers:none", "no attribute 'none'"),
+        (":make", "no reranker to import"),
+        ("my_rerankers:number", "gives a int without `rerank`"),
+    ],
+)
+def test_what_makes_no_reranker_is_told(module: str, named: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        open_reranker(named)
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="no such file or directory"):
+        open_reranker(str(tmp_path / "none"))
