@@ -21,11 +21,11 @@ from sapbert.arrays import Texts
 from sapbert.encoder.bert import RowTensors
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.rows import Rows
-from sapbert.encoder.stream import RowStream
+from sapbert.encoder.stream import RowStream, processes_for
 from sapbert.encoder.transformer import TransformerEncoder, cut_to, tokenize
 from synthetic_names import texts
 
-WINDOW = 32_768
+WINDOW = 16_384
 WANTED = 10
 GROUP = 64
 CHUNK = 262_144
@@ -39,10 +39,12 @@ def windows(names: Texts) -> Iterator[list[str]]:
         yield names.span(start, min(start + WINDOW, len(names)))
 
 
-def stream_of(bench: Bench, model: PreTrainedModel, variant: Variant, rows: int) -> RowStream:
+def stream_of(bench: Bench, model: PreTrainedModel, variant: Variant, rows: int, processes: int) -> RowStream:
     cut_to(bench.tokenizer, 25)
-    encode = variant.encode(bench, model)
-    return RowStream(encode, bench.tokenizer.backend_tokenizer, Pooling.CLS, pad_id=0, rows=rows)
+    backend = bench.tokenizer.backend_tokenizer
+    return RowStream(
+        variant.encode(bench, model), backend, Pooling.CLS, pad_id=0, rows=rows, processes=processes
+    )
 
 
 def encode(bench: Bench) -> Iterator[Figures]:
@@ -61,11 +63,13 @@ def encode(bench: Bench) -> Iterator[Figures]:
     figures["reference_names_a_second"] = len(few) / bench.seconds(slow)
     bench.say(f"reference: {figures['reference_names_a_second']:,.0f} names/s")
     yield figures
-    start = perf_counter()
-    prepared = list(stream_of(bench, model, Variant(compiled=False), 256).prepared(windows(names)))
-    figures["tokenised_and_laid_a_second"] = len(names) / (perf_counter() - start)
-    bench.say(f"tokenised and laid: {figures['tokenised_and_laid_a_second']:,.0f} names/s")
-    del prepared
+    for processes in (0, processes_for(len(names)) or 1):
+        stream = stream_of(bench, model, Variant(compiled=False), 256, processes)
+        start = perf_counter()
+        laid = sum(len(window) for window in stream.prepared(windows(names)))
+        key = f"tokenised_and_laid_a_second_{processes}_processes"
+        figures[key] = len(names) / (perf_counter() - start)
+        bench.say(f"{key}: {figures[key]:,.0f}, {laid} parts")
     whole = {True: Variant(), False: Variant(compiled=False)}
     for compiled, variant in whole.items():
         for rows in bench.size.rows_at_once:
@@ -94,7 +98,7 @@ def _encoded(
     reference: Tensor,
     few: list[str],
 ) -> Figures:
-    stream = stream_of(bench, model, variant, rows)
+    stream = stream_of(bench, model, variant, rows, processes_for(len(names)))
     with torch.inference_mode():
         found = torch.cat(list(stream.on_device([few])))  # compiles, where it is to
         cosines = (found * reference).sum(1)
@@ -110,7 +114,7 @@ def _encoded(
 
 def _device_rate(bench: Bench, stream: RowStream, names: Texts, rows: int) -> float:
     """Names a second that the device encodes when it has them all."""
-    tokens = tokenize(bench.tokenizer, names.span(0, min(len(names), 8 * WINDOW)), max_length=25)
+    tokens = tokenize(bench.tokenizer, names.span(0, min(len(names), 16 * WINDOW)), max_length=25)
     laid = Rows.of(tokens, Pooling.CLS, pad_id=0, width=stream.encode.width)
     parts = [RowTensors.of(part, bench.device) for _, part in laid.cut(rows)]
     took = bench.seconds(lambda: [functional.normalize(stream.encode(part)) for part in parts])
@@ -127,7 +131,7 @@ def search(bench: Bench) -> Iterator[Figures]:
     bench.say(f"{len(names):,} names made in {perf_counter() - start:.1f} s")
     figures: dict[str, Any] = {"names": len(names), "mentions": len(mentions)}
     vectors = torch.empty(len(names), model.config.hidden_size, dtype=half, device=bench.device)
-    stream = stream_of(bench, model, Variant(compiled=False), 256)
+    stream = stream_of(bench, model, Variant(compiled=False), 256, processes_for(len(names)))
 
     def embed() -> None:
         done = 0

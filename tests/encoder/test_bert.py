@@ -159,5 +159,5 @@ def test_an_encoder_takes_the_stream_where_there_is_one(
         laid(encoder.model, Pooling.CLS), encoder.tokenizer.backend_tokenizer, Pooling.CLS, pad_id=0
     )
     monkeypatch.setattr(encoder, "_encode_window", partial(pytest.fail, "the stream was not taken"))
-    monkeypatch.setattr(encoder, "_stream", lambda: stream)
+    monkeypatch.setattr(encoder, "_stream", lambda _names: stream)
     np.testing.assert_allclose(encoder.encode(NAMES * 2), expected, atol=1e-5)

@@ -50,7 +50,7 @@ from sapbert.encoder.folder import (
 )
 from sapbert.encoder.pooling import Pooling, pool
 from sapbert.encoder.rows import WIDTH
-from sapbert.encoder.stream import RowStream
+from sapbert.encoder.stream import RowStream, processes_for
 from sapbert.encoder.tokens import readable, split
 from sapbert.errors import ArtifactError, ConfigError
 
@@ -62,7 +62,7 @@ _WEIGHTS = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-_WINDOW = 32_768
+_WINDOW = 16_384
 """Names tokenized and sorted together: enough to fill batches, little enough to keep memory flat."""
 _BATCH_TOKENS = {"cpu": 1_024}
 _GPU_BATCH_TOKENS = 65_536
@@ -212,13 +212,13 @@ class TransformerEncoder:
         with _evaluating(self.model), torch.inference_mode():
             return encode_distinct(
                 names,
-                self._stream() or partial(map, self._encode_window),
+                self._stream(len(names)) or partial(map, self._encode_window),
                 dimension=self.dimension,
                 window=_WINDOW,
                 on_progress=on_progress,
             )
 
-    def _stream(self) -> RowStream | None:
+    def _stream(self, names: int) -> RowStream | None:
         """What encodes names in rows, where bfloat16 is asked for and the model and its GPU can do that."""
         backend, device = getattr(self.tokenizer, "backend_tokenizer", None), self.model.device
         if device.type != "cuda" or self._dtype != torch.bfloat16 or backend is None:
@@ -235,7 +235,8 @@ class TransformerEncoder:
             compiled=False,
         )
         cut_to(self.tokenizer, self.max_length)
-        return RowStream(encode, backend, self.pooling, pad_id=self.tokenizer.pad_token_id)
+        pad_id, processes = self.tokenizer.pad_token_id, processes_for(names)
+        return RowStream(encode, backend, self.pooling, pad_id=pad_id, processes=processes)
 
     def _encode_window(self, names: list[str]) -> NDArray[np.float32]:
         """Encode distinct names.  # (names, dimension)"""
