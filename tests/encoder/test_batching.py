@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -123,7 +124,7 @@ def test_each_distinct_name_is_encoded_once_and_put_in_every_place(names: list[s
         seen.extend(part)
         return np.array([[ord(name)] for name in part], np.float32)
 
-    vectors = encode_distinct(names, encode, dimension=1, window=window)
+    vectors = encode_distinct(names, partial(map, encode), dimension=1, window=window)
 
     assert vectors.shape == (len(names), 1)
     assert [chr(int(vector[0])) for vector in vectors] == names

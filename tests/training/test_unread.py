@@ -35,36 +35,37 @@ def test_a_cpu_reads_each_step_at_once() -> None:
     assert unread.read(to_the_last=True) == []
 
 
-def test_a_gpu_reads_a_step_when_the_next_is_under_way() -> None:
+def test_a_gpu_reads_a_step_when_the_next_three_are_under_way() -> None:
     unread = Unread(GPU, 16)
     read = []
-    for step in (1, 2, 3):
+    for step in (1, 2, 3, 4, 5):
         unread.add(step, 0.1, report(step / 2))
         read.append([number for number, _ in unread.read(to_the_last=False)])
     read.append([number for number, _ in unread.read(to_the_last=True)])
 
-    assert read == [[], [1], [2], [3]]
+    assert read == [[], [], [], [1], [2], [3, 4, 5]]
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_is_found_a_step_late_and_rightly_named(loss: float) -> None:
+def test_a_loss_that_is_no_number_is_found_late_and_rightly_named(loss: float) -> None:
     unread = Unread(GPU, 16)
-    unread.add(4, 0.1, report(loss))
-    assert unread.read(to_the_last=False) == []
-    unread.add(5, 0.1, report(loss))
+    for step in (4, 5, 6):
+        unread.add(step, 0.1, report(loss))
+        assert unread.read(to_the_last=False) == []
+    unread.add(7, 0.1, report(loss))
 
     with pytest.raises(TrainingError, match="at step 4;"):
         unread.read(to_the_last=False)
 
 
 @pytest.fixture
-def a_step_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loop on a CPU read as late as on a GPU."""
-    late: Callable[[object, int], Unread] = lambda _device, names: Unread(GPU, names)  # noqa: E731
-    monkeypatch.setattr(loop, "Unread", late)
+    reads: Callable[[object, int], Unread] = lambda _device, names: Unread(GPU, names)  # noqa: E731
+    monkeypatch.setattr(loop, "Unread", reads)
 
 
-@pytest.mark.usefixtures("a_step_late")
+@pytest.mark.usefixtures("late")
 def test_reading_late_changes_neither_the_model_nor_its_metrics(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, uninterrupted: Path
 ) -> None:
@@ -77,7 +78,7 @@ def test_reading_late_changes_neither_the_model_nor_its_metrics(
     assert found == expected
 
 
-@pytest.mark.usefixtures("a_step_late")
+@pytest.mark.usefixtures("late")
 def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
@@ -86,4 +87,4 @@ def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(
         trainer.train(tiny_pairs, str(tiny_base), tmp_path / "model", wild, device=CPU)
 
     assert not list((tmp_path / "model.run").glob("step-*"))
-    assert [row["step"] for row in read_metrics(tmp_path / "model.run" / "metrics.jsonl")] == [0, 1]
+    assert [row["step"] for row in read_metrics(tmp_path / "model.run" / "metrics.jsonl")] == [0]

@@ -59,13 +59,15 @@ def plan_equal_batches(lengths: Sequence[int] | NDArray[np.int64], *, tokens: in
 
 def encode_distinct(
     names: Sequence[str],
-    encode: Callable[[list[str]], NDArray[np.float32]],
+    encode: Callable[[Iterator[list[str]]], Iterable[NDArray[np.float32]]],
     *,
     dimension: int,
     window: int,
     on_progress: OnProgress | None = None,
 ) -> NDArray[np.float32]:
     """Give out distinct names, at most `window` at a time, and put their vectors in the order of `names`.
+
+    `encode` may ask for the next names before it returns the vectors of those it has.
 
     # (names, dimension)
     """
@@ -75,11 +77,12 @@ def encode_distinct(
     rows = [places.setdefault(name, len(places)) for name in names]
     distinct = list(places)
     vectors = np.empty((len(distinct), dimension), np.float32)
-    for start in range(0, len(distinct), window):
-        part = distinct[start : start + window]
-        vectors[start : start + len(part)] = encode(part)
+    done = 0
+    for part in encode(distinct[start : start + window] for start in range(0, len(distinct), window)):
+        vectors[done : done + len(part)] = part
+        done += len(part)
         if on_progress is not None:
-            on_progress(start + len(part), len(distinct))
+            on_progress(done, len(distinct))
     return vectors if len(distinct) == len(rows) else vectors[rows]
 
 
@@ -96,21 +99,18 @@ class TokenRows:
 
     @classmethod
     def of(cls, ids: Iterable[Sequence[int]], special: Iterable[Sequence[int]]) -> TokenRows:
-        """Join one list of token ids and one list of special-token flags a sequence.
+        """Join one list of token ids and one list of special-token flags a sequence."""
+        joined, offsets = _join(ids)
+        return cls(joined, np.fromiter(chain.from_iterable(special), np.bool_, len(joined)), offsets)
 
-        From generators no list outlives its turn; thousands at once would set off the garbage collector,
-        which then takes longer than all else here.
-        """
-        lengths: list[int] = []
-
-        def counted() -> Iterator[Sequence[int]]:
-            for row in ids:
-                lengths.append(len(row))
-                yield row
-
-        joined = np.fromiter(chain.from_iterable(counted()), np.int64)
-        flags = np.fromiter(chain.from_iterable(special), np.bool_, len(joined))
-        return cls(joined, flags, np.cumsum([0, *lengths], dtype=np.int64))
+    @classmethod
+    def framed(cls, ids: Iterable[Sequence[int]], before: int, after: int) -> TokenRows:
+        """Join one list of token ids a sequence, whose first and last so many are special."""
+        joined, offsets = _join(ids)
+        lengths = np.diff(offsets)
+        place = np.arange(len(joined))
+        leads = place < np.repeat(offsets[:-1] + before, lengths)
+        return cls(joined, leads | (place >= np.repeat(offsets[1:] - after, lengths)), offsets)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -133,6 +133,23 @@ class TokenRows:
         special = np.ones(real.shape, np.bool_)
         special[real] = self.special[source]
         return Rectangle(ids, real, special)
+
+
+def _join(rows: Iterable[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Lay lists end to end; returns also where each begins, and the end of the last.
+
+    From a generator no list outlives its turn; thousands at once would set off the garbage collector, which
+    then takes longer than all else here.
+    """
+    lengths: list[int] = []
+
+    def counted() -> Iterator[Sequence[int]]:
+        for row in rows:
+            lengths.append(len(row))
+            yield row
+
+    joined = np.fromiter(chain.from_iterable(counted()), np.int64)
+    return joined, np.cumsum([0, *lengths], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -206,7 +207,11 @@ class OnnxEncoder:
         the names beside it.
         """
         return encode_distinct(
-            names, self._encode_window, dimension=self.dimension, window=_WINDOW, on_progress=on_progress
+            names,
+            partial(map, self._encode_window),
+            dimension=self.dimension,
+            window=_WINDOW,
+            on_progress=on_progress,
         )
 
     def _encode_window(self, names: list[str]) -> NDArray[np.float32]:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from sapbert.artifacts import create, fingerprint_of
 from sapbert.encoder.adapters import trainable_parameters
 from sapbert.encoder.folder import save_model
+from sapbert.encoder.transfer import to_device
 from sapbert.encoder.transformer import tokenize
 from sapbert.index.sparse import require_scipy
 from sapbert.training.adapt import open_whole
@@ -44,7 +45,6 @@ from sapbert.training.loop import (
     silent,
 )
 from sapbert.training.metrics import write_metrics
-from sapbert.training.packing import to_device
 from sapbert.training.settings import BiosynSettings
 from sapbert.training.step import Encode, StepReport
 from sapbert.training.trainer import KIND

@@ -246,6 +246,11 @@ def make_loss(name: LossName, parameters: Mapping[str, float] | None = None) -> 
     return loss
 
 
+def waits(loss: Loss) -> bool:
+    """Tell whether a loss must see its pairs listed, for which it waits for the device."""
+    return isinstance(loss, _FromLibrary)
+
+
 def _library() -> Any:
     try:
         return importlib.import_module("pytorch_metric_learning.losses")

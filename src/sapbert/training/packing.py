@@ -24,6 +24,7 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from sapbert.encoder.batching import TokenRows
 from sapbert.encoder.pooling import Pooling, pool
+from sapbert.encoder.transfer import to_device
 
 _ATTENTION = "sapbert-packed"
 _FAMILIES = ("bert", "roberta", "xlm-roberta")
@@ -158,9 +159,3 @@ def _packed_attention(model: PreTrainedModel) -> Iterator[None]:
         yield
     finally:
         model.config._attn_implementation = before  # noqa: SLF001
-
-
-def to_device(array: NDArray[np.generic], device: torch.device) -> Tensor:
-    """Copy an array without waiting for what the device has to do before."""
-    tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -23,6 +23,7 @@ from sapbert.artifacts import create, fingerprint_of
 from sapbert.encoder.adapters import trainable_parameters
 from sapbert.encoder.folder import save_model
 from sapbert.encoder.reranker import ENCODER, KIND, CrossEncoder, Head, write_head
+from sapbert.encoder.transfer import to_device
 from sapbert.encoder.transformer import TransformerEncoder, tokenize
 from sapbert.errors import ArtifactError, SapbertError
 from sapbert.training.adapt import open_whole
@@ -31,7 +32,6 @@ from sapbert.training.card import input_list, reranker_card
 from sapbert.training.choices import LabelledChoice, LabelledChoices
 from sapbert.training.loop import DTYPES, METRICS, RATE, OnStep, Scale, run_training, silent
 from sapbert.training.metrics import write_metrics
-from sapbert.training.packing import to_device
 from sapbert.training.settings import RerankerSettings
 from sapbert.training.step import Encode, StepReport
 

@@ -23,12 +23,13 @@ from transformers import PreTrainedModel
 
 from sapbert.encoder.batching import Rectangle, TokenRows, plan_batches
 from sapbert.encoder.pooling import Pooling, pool
+from sapbert.encoder.transfer import to_device
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.training.batches import Batch
 from sapbert.training.gather import gather, world
 from sapbert.training.losses import Loss
 from sapbert.training.mining import HardPairs, MiningSettings, mine, pair_masks
-from sapbert.training.packing import Packed, can_pack, to_device
+from sapbert.training.packing import Packed, can_pack
 
 _CPU_TOKENS = 2048
 """Tokens, padding included, of a rectangle on a CPU."""
@@ -121,7 +122,7 @@ class Step:
         """Add the gradient of the batch to the parameters; `scale` is that of mixed precision."""
         names = np.arange(len(batch.tokens.lengths))
         if self.chunk is None or len(names) <= self.chunk:
-            objective, report = self._objective(self.encode(batch.tokens, names), batch)
+            objective, report = self._objective_of(self.encode(batch.tokens, names), batch)
             scale(objective).backward()
             return report
         return self._in_chunks(batch, scale, np.split(names, range(self.chunk, len(names), self.chunk)))
@@ -132,21 +133,25 @@ class Step:
         states, parts = [], []
         with torch.no_grad():
             for chunk in chunks:
-                states.append(_random_state(self.device))
+                states.append(random_state(self.device))
                 parts.append(self.encode(batch.tokens, chunk))
         embeddings = torch.cat(parts).requires_grad_()
-        objective, report = self._objective(embeddings, batch)
+        objective, report = self._objective_of(embeddings, batch)
         scale(objective).backward()
         assert embeddings.grad is not None
         for chunk, state in zip(chunks, states, strict=True):
-            with _replayed(state, self.device):
+            with replayed(state, self.device):
                 again = self.encode(batch.tokens, chunk)
             again.backward(embeddings.grad[chunk[0] : chunk[-1] + 1])
         return report
 
-    def _objective(self, own: Tensor, batch: Batch) -> tuple[Tensor, StepReport]:
-        names = gather(own)
+    def _objective_of(self, own: Tensor, batch: Batch) -> tuple[Tensor, StepReport]:
         labels, share = (to_device(array, self.device) for array in (batch.labels, batch.share))
+        return self.objective(own, labels, share)
+
+    def objective(self, own: Tensor, labels: Tensor, share: Tensor) -> tuple[Tensor, StepReport]:
+        """Return what is minimised and what was found, of the own unit vectors and what `Batch` tells."""
+        names = gather(own)
         positives, negatives = pair_masks(labels, share)
         loss, hard = self._loss_of(names, positives, negatives)
         if self.leading is not None:
@@ -161,15 +166,16 @@ class Step:
         return self.loss(names, names, hard), hard
 
 
-def _random_state(device: torch.device) -> list[Tensor]:
+def random_state(device: torch.device) -> list[Tensor]:
+    """Return the state of the generators that a step draws from."""
     states = [torch.get_rng_state()]
     return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
 
 
 @contextmanager
-def _replayed(states: list[Tensor], device: torch.device) -> Iterator[None]:
+def replayed(states: list[Tensor], device: torch.device) -> Iterator[None]:
     """Draw the same random numbers again, then go on from where the generators were."""
-    now = _random_state(device)
+    now = random_state(device)
     _set_random_state(states, device)
     try:
         yield

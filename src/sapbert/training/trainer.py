@@ -26,6 +26,7 @@ from sapbert.pairs.artifact import Pairs
 from sapbert.protocols import Encoder
 from sapbert.training.adapt import adapt
 from sapbert.training.batches import Batches, split_pairs
+from sapbert.training.captured import TakeStep, fastest
 from sapbert.training.card import model_card, pairs_data
 from sapbert.training.gather import world
 from sapbert.training.loop import DTYPES, METRICS, RATE, Evaluate, OnStep, Scale, run_training, silent
@@ -78,7 +79,7 @@ class _SelfAlignment:
     pairs: Pairs
     batches: Batches
     encoder: TransformerEncoder
-    step: Step
+    step: TakeStep
     settings: TrainSettings
     evaluate: Evaluate
     origin: Mapping[str, str]
@@ -112,22 +113,18 @@ class _SelfAlignment:
             rank=rank,
             world=processes,
         )
+        encode = Encode.of(encoder, DTYPES[settings.precision])
+        step = Step(encode, loss, mining, device, settings.chunk, settings.leading)
+        total = max(round(settings.epochs * batches.steps_an_epoch), 1)
         return cls(
             pairs,
             batches,
             encoder,
-            Step(
-                Encode.of(encoder, DTYPES[settings.precision]),
-                loss,
-                mining,
-                device,
-                settings.chunk,
-                settings.leading,
-            ),
+            fastest(step, encoder, settings, steps=total),
             settings,
             evaluate or partial(_retrieval, pairs, split.held_out),
             origin,
-            max(round(settings.epochs * batches.steps_an_epoch), 1),
+            total,
         )
 
     @property

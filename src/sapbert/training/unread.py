@@ -1,9 +1,10 @@
-"""Reads what steps found one step late, so that a GPU always has the next one at hand.
+"""Reads what steps found some steps late, so that a GPU always has the next ones at hand.
 
 To read a figure is to wait until the device has computed it. A loop that reads each step's loss before it
-sends off the next leaves a fast GPU idle meanwhile; so the newest report stays unread until the step after
-it is under way. Its figures set off for the CPU as soon as they are there, for a copy asked for later would
-queue behind the next step. On a CPU nothing runs ahead, and nothing is kept.
+sends off the next leaves a fast GPU idle meanwhile; so the newest reports stay unread until some steps after
+them are under way: some, as the loop may have to wait for the thread that prepares names. Figures set off for
+the CPU as soon as they are there, for a copy asked for later would queue behind the next step. On a CPU
+nothing runs ahead, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import torch
 from sapbert.errors import TrainingError
 from sapbert.training.step import StepReport
 
+_BEHIND = 3
+"""Steps that a GPU is given before their figures are read."""
+
 
 class Unread:
     """The reports of the newest steps."""
 
     def __init__(self, device: torch.device, names_a_step: int) -> None:
-        self._behind = 0 if device.type == "cpu" else 1
+        self._behind = 0 if device.type == "cpu" else _BEHIND
         self._names = names_a_step
         self._waiting: list[tuple[int, float, _Arriving]] = []
         self._since = perf_counter()

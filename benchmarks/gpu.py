@@ -1,0 +1,187 @@
+"""Training and encoding on one GPU: the reference's way and ours in one run.
+
+    python benchmarks/gpu.py --out FOLDER                        # all parts
+    python benchmarks/gpu.py --out FOLDER --parts step variants  # some of them
+    python benchmarks/gpu.py --out FOLDER --smoke                # that it runs, on a CPU in seconds
+
+Needs torch, transformers and numpy. The model is a BERT-base with random weights, as speed does not ask for
+sense, and names are invented, with the lengths of real ones (`synthetic_names.py`). Parts: `ceilings` what
+this GPU can do at most; `same` loss and gradient of ours against full precision, padded; `step` the paper's
+training step, both sides; `variants` of ours; `profile` where its time goes; `resume` a run stopped and taken
+up again; `encode` names to vectors, both sides; `search` a dictionary embedded and searched; `epoch` the
+paper's whole pretraining by `sapbert.training.trainer`, with its files. Each part writes `gpu_PART.json` on
+its way, and `log.txt` grows all the while, so a run that is cut short loses little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from gpu_bench import SMOKE, Bench, Figures, Size
+from gpu_encoding import encode, search
+from gpu_step import profiled, same, step, variants
+from results import write_results
+from sapbert.encoder.attention import attention_for
+from sapbert.pairs.artifact import Pairs
+from sapbert.training.loop import METRICS
+from sapbert.training.metrics import read_metrics
+from sapbert.training.settings import TrainSettings
+from sapbert.training.trainer import train
+from synthetic_names import write_pairs
+
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
+
+
+def ceilings(bench: Bench) -> Iterator[Figures]:
+    """The matrix product and the copy that bound all else."""
+    size, repeats = (8192, 20) if bench.device.type == "cuda" else (128, 2)
+    left, right = (torch.randn(size, size, device=bench.device, dtype=torch.bfloat16) for _ in range(2))
+    other = torch.empty(size, size * 32, device=bench.device, dtype=torch.bfloat16)
+    source = torch.randn_like(other)
+    for work in (lambda: left @ right, lambda: other.copy_(source)):
+        bench.seconds(work)
+    product = bench.seconds(lambda: [left @ right for _ in range(repeats)]) / repeats
+    copy = bench.seconds(lambda: [other.copy_(source) for _ in range(repeats)]) / repeats
+    yield {
+        "bf16_tflops": 2 * size**3 / product / 1e12,
+        "copy_terabytes_a_second": 2 * other.nbytes / copy / 1e12,
+    }
+
+
+def saved(bench: Bench) -> str:
+    """The folder of the model that training starts from."""
+    base = bench.scratch / "base"
+    if not base.exists():
+        bench.model().save_pretrained(base)
+        bench.tokenizer.save_pretrained(base)
+    return str(base)
+
+
+def resume(bench: Bench) -> Iterator[Figures]:
+    """Losses of a run that is stopped and goes on, against one that is not; and of that one, run again."""
+    pairs, steps = bench.few_pairs, 3 * bench.size.repeats + 6
+    epochs = steps * bench.size.batch / len(pairs)
+    settings = TrainSettings(precision="bf16", batch_size=bench.size.batch, epochs=epochs, held_out=0)
+    start = partial(train, pairs, saved(bench), settings=settings, device=bench.device)
+
+    def stop(done: int, total: int, _figures: Mapping[str, float]) -> None:
+        if done == total // 2:
+            signal.raise_signal(signal.SIGINT)
+
+    losses = {}
+    for name in ("whole", "again", "stopped"):
+        target = bench.scratch / name
+        if name == "stopped":
+            with suppress(KeyboardInterrupt):
+                start(target=target, on_step=stop)
+        start(target=target, resume=True)
+        losses[name] = [row["loss"] for row in read_metrics(target / METRICS) if "loss" in row]
+    figures: Figures = {"steps": len(losses["whole"]), "last_loss": losses["whole"][-1]}
+    for name in ("again", "stopped"):
+        apart = [abs(one - other) for one, other in zip(losses[name], losses["whole"], strict=True)]
+        figures[f"largest_difference_{name}"] = max(apart)
+    bench.say(f"{figures}")
+    yield figures
+
+
+def epoch(bench: Bench) -> Iterator[Figures]:
+    """The paper's pretraining whole, as `sapbert train --precision bf16` does it."""
+    bench.few_pairs  # noqa: B018 - names are drawn in one order, whichever parts are run
+    took = bench.seconds(lambda: write_pairs(bench.inventor, bench.size.pairs, bench.scratch / "pairs"))
+    bench.say(f"{bench.size.pairs:,} pairs made in {took:.1f} s")
+    every = bench.size.checkpoint_every
+    settings = TrainSettings(
+        precision="bf16", checkpoint_every=every, evaluate_every=every, batch_size=bench.size.batch,
+        held_out=1000 if bench.device.type == "cuda" else 5, keep=1,
+    )  # fmt: skip
+    start, figures = time.perf_counter(), {"settings": str(settings), "losses": {}}
+
+    def tell(done: int, total: int, found: Mapping[str, float]) -> None:
+        if done % 1000 in (0, 1, 100) or done == total:
+            figures["losses"][done] = found.get("loss")
+            bench.say(f"step {done:,} of {total:,} after {time.perf_counter() - start:.1f} s: {dict(found)}")
+
+        if bench.left < 0:
+            figures["stopped_after_steps"] = done
+            raise KeyboardInterrupt
+
+    pairs = Pairs.open(bench.scratch / "pairs")
+    with suppress(KeyboardInterrupt):
+        train(pairs, saved(bench), bench.scratch / "model", settings, device=bench.device, on_step=tell)
+    figures["seconds"] = time.perf_counter() - start
+    yield figures
+
+
+PARTS: dict[str, Callable[[Bench], Iterator[Figures]]] = {
+    "ceilings": ceilings,
+    "same": same,
+    "step": step,
+    "variants": variants,
+    "profile": profiled,
+    "resume": resume,
+    "encode": encode,
+    "search": search,
+    "epoch": epoch,
+}
+
+
+def machine(device: torch.device) -> Figures:
+    if device.type != "cuda":
+        return {"device": "cpu"}
+    command = ["nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.limit", "--format=csv,noheader"]
+    driver = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return {
+        "device": torch.cuda.get_device_name(),
+        "driver": driver,
+        "cuda": torch.version.cuda,
+        "attention": attention_for(device, head=64).__name__,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder for figures and log")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--seconds", type=float, default=540, help="begin nothing after so many")
+    parser.add_argument("--smoke", action="store_true", help="tiny, on a CPU")
+    options = parser.parse_args()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    options.out.mkdir(parents=True, exist_ok=True)
+    device = torch.device("cpu" if options.smoke else "cuda")
+    bench = Bench(SMOKE if options.smoke else Size({}), options.out, device, options.seconds)
+    failed = False
+    for name in options.parts:
+        if bench.left < 0:
+            bench.say(f"no time for {name}")
+            continue
+        bench.say(f"--- {name}")
+        try:
+            for figures in PARTS[name](bench):
+                # Again and again, so that what is killed leaves what it had.
+                write_results(f"gpu_{name}", machine(device) | figures, PACKAGES, folder=options.out)
+        except Exception:  # noqa: BLE001 - a part that fails must not cost the others
+            failed = True
+            bench.say(traceback.format_exc())
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.compiler.reset()
+    shutil.rmtree(bench.scratch, ignore_errors=True)
+    bench.say("done")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

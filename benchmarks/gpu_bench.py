@@ -1,0 +1,182 @@
+"""What the parts of `gpu.py` share: how much is measured, model and names, and ways to compute a step."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
+
+from sapbert.encoder.attention import Attend, attend_plainly, attention_for
+from sapbert.encoder.bert import RowEncoder
+from sapbert.encoder.pooling import Pooling
+from sapbert.pairs.artifact import Pairs
+from sapbert.training.batches import Batches
+from sapbert.training.captured import CapturedStep
+from sapbert.training.losses import make_loss
+from sapbert.training.mining import MiningSettings
+from sapbert.training.step import Encode, Step
+from synthetic_names import Inventor, write_pairs
+
+MAX_LENGTH, SEED = 25, 0
+SPREAD = 0.04
+"""Of random weights: as in trained ones, so that names lie apart and rounding has something to round."""
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured."""
+
+    shape: Mapping[str, int]
+    """What differs from BERT-base."""
+    vocabulary: int = 30_522
+    batch: int = 256
+    pairs: int = 11_792_953
+    """Of the paper."""
+    few_pairs: int = 400_000
+    steps: int = 60
+    """A turn."""
+    turns: int = 5
+    slow_steps: int = 12
+    """A turn of the reference."""
+    repeats: int = 20
+    """Of what is measured alone."""
+    names: int = 2_000_000
+    """Encoded."""
+    rows_at_once: tuple[int, ...] = (128, 256, 512)
+    slow_names: int = 20_000
+    """Encoded by the reference."""
+    dictionary: int = 14_800_000
+    mentions: int = 70_000
+    block: int = 8_192
+    """Mentions searched at a time."""
+    checkpoint_every: int = 10_000
+
+
+SMOKE = Size(
+    {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64},
+    vocabulary=400, batch=8, pairs=200, few_pairs=400, steps=2, turns=2, slow_steps=1, repeats=1, names=300,
+    rows_at_once=(8,), slow_names=60, dictionary=1_000, mentions=40, block=16, checkpoint_every=10,
+)  # fmt: skip
+
+
+class Bench:
+    """What parts share: the model, names and pairs, clocks, the log."""
+
+    def __init__(self, size: Size, out: Path, device: torch.device, seconds: float) -> None:
+        self.size, self.out, self.device = size, out, device
+        self._start, self._seconds = time.perf_counter(), seconds
+        self.inventor = Inventor(size.vocabulary, seed=SEED)
+        self.scratch = Path(tempfile.mkdtemp(prefix="sapbert-gpu-"))
+
+    def say(self, text: str) -> None:
+        """Print a line, and keep it."""
+        line = f"{time.perf_counter() - self._start:7.1f} s  {text}"
+        print(line, flush=True)
+        with open(self.out / "log.txt", "a", encoding="utf-8") as log:
+            log.write(line + "\n")
+
+    @property
+    def left(self) -> float:
+        """Seconds until no more is begun."""
+        return self._seconds - (time.perf_counter() - self._start)
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """Of the invented vocabulary."""
+        special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+        return PreTrainedTokenizerFast(tokenizer_object=self.inventor.tokenizer(), **special)
+
+    @cached_property
+    def few_pairs(self) -> Pairs:
+        """Enough for everything but an epoch."""
+        return write_pairs(self.inventor, self.size.few_pairs, self.scratch / "few")
+
+    def model(self) -> PreTrainedModel:
+        """A BERT with random weights, the same each time."""
+        torch.manual_seed(SEED)
+        config = BertConfig(vocab_size=self.size.vocabulary, initializer_range=SPREAD, **self.size.shape)
+        return BertModel(config, add_pooling_layer=False).to(self.device)
+
+    def batches(self, pairs: Pairs) -> Batches:
+        """In the order of `sapbert train`."""
+        rows = np.arange(len(pairs))
+        return Batches(
+            pairs, rows, self.tokenizer, batch_size=self.size.batch, max_length=MAX_LENGTH, seed=SEED
+        )
+
+    def wait(self) -> None:
+        """Until the device is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def seconds(self, work: Callable[[], object]) -> float:
+        """Of the clock, until the device is done."""
+        self.wait()
+        start = time.perf_counter()
+        work()
+        self.wait()
+        return time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to compute our step."""
+
+    width: int = 64
+    attend: str = "kernel"
+    compiled: bool = True
+    compiled_objective: bool = True
+    tuned: bool = False
+    """Whether the compiler tries many kernels and keeps the fastest."""
+    rows_apart: int = 4
+
+    def encode(self, bench: Bench, model: PreTrainedModel) -> RowEncoder:
+        """Make the encoder."""
+        on_gpu = bench.device.type == "cuda"
+        return RowEncoder(
+            model,
+            Pooling.CLS,
+            width=self.width,
+            dtype=torch.bfloat16 if on_gpu else torch.float32,
+            attend=attention(self.attend, bench.device),
+            compiled=self.compiled and on_gpu,
+        )
+
+    def step(self, bench: Bench, model: PreTrainedModel) -> CapturedStep:
+        """Make the step."""
+        encode = Encode(model, pad_id=0, pooling=Pooling.CLS, max_length=MAX_LENGTH, dtype=None)
+        plain = Step(encode, make_loss("ms"), MiningSettings(), bench.device, None)
+        return CapturedStep(
+            self.encode(bench, model),
+            plain,
+            pooling=Pooling.CLS,
+            pad_id=0,
+            compiled=self.compiled_objective and self.compiled and bench.device.type == "cuda",
+            rows_apart=self.rows_apart,
+        )
+
+
+def attention(name: str, device: torch.device) -> Attend:
+    """Ours, or one of those it is held against."""
+    found: Mapping[str, Attend] = {"plain": attend_plainly, "sdpa": attend_by_torch}
+    return found.get(name) or attention_for(device, head=64)
+
+
+def attend_by_torch(qkv: Tensor, names: Tensor, heads: int, width: int, dropout: float) -> Tensor:
+    """Attend by what torch itself has, with a mask."""
+    query, key, value = qkv.view(-1, width, 3, heads, qkv.shape[1] // 3 // heads).permute(2, 0, 3, 1, 4)
+    name = names.view(-1, 1, width)
+    same = (name.transpose(1, 2) == name)[:, None]
+    found = functional.scaled_dot_product_attention(query, key, value, same, dropout_p=dropout)
+    return found.transpose(1, 2).reshape(len(qkv), -1)

@@ -1,0 +1,202 @@
+"""The parts of `gpu.py` that encode: names to vectors, and a whole dictionary embedded and searched.
+
+The search is exact over the vectors as they are kept, in half precision: products are added up in full. Of
+some mentions the names found are held against all names, multiplied in full precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from baselines.padded_gpu import encode_names
+from gpu_bench import Bench, Figures, Variant
+from sapbert.arrays import Texts
+from sapbert.encoder.bert import RowTensors
+from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.rows import Rows
+from sapbert.encoder.stream import RowStream, processes_for
+from sapbert.encoder.transformer import TransformerEncoder, cut_to, tokenize
+from synthetic_names import texts
+
+WINDOW = 16_384
+WANTED = 10
+GROUP = 64
+CHUNK = 262_144
+"""Names whose scores are held at once."""
+CHECKED = 256
+"""Mentions that are searched in full precision too."""
+
+
+def windows(names: Texts) -> Iterator[list[str]]:
+    for start in range(0, len(names), WINDOW):
+        yield names.span(start, min(start + WINDOW, len(names)))
+
+
+def stream_of(bench: Bench, model: PreTrainedModel, variant: Variant, rows: int, processes: int) -> RowStream:
+    cut_to(bench.tokenizer, 25)
+    backend = bench.tokenizer.backend_tokenizer
+    return RowStream(
+        variant.encode(bench, model), backend, Pooling.CLS, pad_id=0, rows=rows, processes=processes
+    )
+
+
+def encode(bench: Bench) -> Iterator[Figures]:
+    """Names a second, on the device alone and from text to vectors in memory; cosines to full precision."""
+    model = bench.model()
+    model.train(mode=False)
+    names = texts(bench.inventor, bench.size.names)
+    few = names.span(0, bench.size.slow_names)
+    figures: dict[str, Any] = {"names": len(names)}
+    reference: list[Tensor] = []
+
+    def slow() -> None:
+        reference[:] = encode_names(model, tokenize(bench.tokenizer, few, max_length=25))
+
+    slow()
+    figures["reference_names_a_second"] = len(few) / bench.seconds(slow)
+    bench.say(f"reference: {figures['reference_names_a_second']:,.0f} names/s")
+    yield figures
+    for processes in (0, processes_for(len(names)) or 1):
+        stream = stream_of(bench, model, Variant(compiled=False), 256, processes)
+        start = perf_counter()
+        laid = sum(len(window) for window in stream.prepared(windows(names)))
+        key = f"tokenised_and_laid_a_second_{processes}_processes"
+        figures[key] = len(names) / (perf_counter() - start)
+        bench.say(f"{key}: {figures[key]:,.0f}, {laid} parts")
+    whole = {True: Variant(), False: Variant(compiled=False)}
+    for compiled, variant in whole.items():
+        for rows in bench.size.rows_at_once:
+            if bench.left < 30:
+                return
+            key = f"{rows} rows{', compiled' if compiled else ''}"
+            figures[key] = _encoded(bench, model, variant, rows, names, torch.cat(reference), few)
+            bench.say(f"{key}: {figures[key]}")
+            yield figures
+        torch.compiler.reset()
+    encoder = TransformerEncoder(
+        model, bench.tokenizer, pooling=Pooling.CLS, max_length=25, dtype=torch.bfloat16
+    )
+    strings = names.span(0, len(names))
+    figures["TransformerEncoder.encode"] = len(names) / bench.seconds(lambda: encoder.encode(strings))
+    bench.say(f"TransformerEncoder.encode: {figures['TransformerEncoder.encode']:,.0f} names/s")
+    yield figures
+
+
+def _encoded(
+    bench: Bench,
+    model: PreTrainedModel,
+    variant: Variant,
+    rows: int,
+    names: Texts,
+    reference: Tensor,
+    few: list[str],
+) -> Figures:
+    stream = stream_of(bench, model, variant, rows, processes_for(len(names)))
+    with torch.inference_mode():
+        found = torch.cat(list(stream.on_device([few])))  # compiles, where it is to
+        cosines = (found * reference).sum(1)
+        device = _device_rate(bench, stream, names, rows)
+        end_to_end = bench.seconds(lambda: [len(vectors) for vectors in stream(windows(names))])
+    return {
+        "device_names_a_second": device,
+        "end_to_end_names_a_second": len(names) / end_to_end,
+        "least_cosine": cosines.min().item(),
+        "mean_cosine": cosines.mean().item(),
+    }
+
+
+def _device_rate(bench: Bench, stream: RowStream, names: Texts, rows: int) -> float:
+    """Names a second that the device encodes when it has them all."""
+    tokens = tokenize(bench.tokenizer, names.span(0, min(len(names), 16 * WINDOW)), max_length=25)
+    laid = Rows.of(tokens, Pooling.CLS, pad_id=0, width=stream.encode.width)
+    parts = [RowTensors.of(part, bench.device) for _, part in laid.cut(rows)]
+    took = bench.seconds(lambda: [functional.normalize(stream.encode(part)) for part in parts])
+    return sum(len(part.picks) for part in parts) / took
+
+
+def search(bench: Bench) -> Iterator[Figures]:
+    """Embed a dictionary, keep it on the device, and find the nearest names of all mentions."""
+    size, half = bench.size, torch.float16 if bench.device.type == "cuda" else torch.float32
+    model = bench.model()
+    model.train(mode=False)
+    start = perf_counter()
+    names, mentions = texts(bench.inventor, size.dictionary), texts(bench.inventor, size.mentions)
+    bench.say(f"{len(names):,} names made in {perf_counter() - start:.1f} s")
+    figures: dict[str, Any] = {"names": len(names), "mentions": len(mentions)}
+    vectors = torch.empty(len(names), model.config.hidden_size, dtype=half, device=bench.device)
+    stream = stream_of(bench, model, Variant(compiled=False), 256, processes_for(len(names)))
+
+    def embed() -> None:
+        done = 0
+        for number, found in enumerate(stream.on_device(windows(names))):
+            vectors[done : done + len(found)] = found
+            done += len(found)
+            if number % 32 == 0:
+                bench.say(f"{done:,} names embedded")
+
+    with torch.inference_mode():
+        figures["seconds_to_embed"] = bench.seconds(embed)
+        yield figures
+        asked = torch.cat(list(stream.on_device(windows(mentions))))
+        found: list[Tensor] = []
+        figures["seconds_to_search"] = bench.seconds(
+            lambda: found.extend(nearest(block, vectors) for block in asked.split(size.block))
+        )
+        figures["seconds"] = figures["seconds_to_embed"] + figures["seconds_to_search"]
+        bench.say(f"{figures}")
+        yield figures
+        figures |= _checked(asked[:CHECKED], vectors, torch.cat(found)[:CHECKED])
+        bench.say(f"{figures}")
+        yield figures
+
+
+def nearest(mentions: Tensor, vectors: Tensor) -> Tensor:
+    """The rows of the nearest names of each mention, best first.  # (mentions, 10)"""
+    half = mentions.to(vectors.dtype)
+    best = torch.full((len(mentions), WANTED), -torch.inf, device=vectors.device)
+    rows = torch.zeros((len(mentions), WANTED), dtype=torch.int64, device=vectors.device)
+    for start in range(0, len(vectors), CHUNK):
+        scores, columns = top(products(half, vectors[start : start + CHUNK]))
+        best, order = torch.cat([best, scores], 1).topk(WANTED, 1)
+        rows = torch.cat([rows, columns + start], 1).gather(1, order)
+    return rows
+
+
+def products(left: Tensor, right: Tensor) -> Tensor:
+    """Multiply in half precision and add up in full."""
+    if left.dtype == torch.float32:
+        return left @ right.T
+    return torch.mm(left, right.T, out_dtype=torch.float32)
+
+
+def top(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The best scores of each row: the best groups by their maxima hold them all."""
+    spare = -scores.shape[1] % GROUP
+    if spare:
+        scores = functional.pad(scores, (0, spare), value=-torch.inf)
+    padded = scores.unflatten(1, (-1, GROUP))
+    kept = min(WANTED, padded.shape[1])
+    groups = padded.amax(2).topk(kept, 1).indices  # (mentions, kept)
+    inside = padded.gather(1, groups[:, :, None].expand(-1, -1, GROUP)).flatten(1)
+    best, order = inside.topk(WANTED, 1)
+    return best, groups.gather(1, order // GROUP) * GROUP + order % GROUP
+
+
+def _checked(mentions: Tensor, vectors: Tensor, found: Tensor) -> Figures:
+    """Hold what was found against all scores in full precision."""
+    scores = [
+        (mentions @ vectors[start : start + CHUNK].float().T).topk(WANTED, 1).values
+        for start in range(0, len(vectors), CHUNK)
+    ]
+    best = torch.cat(scores, 1).topk(WANTED, 1)
+    # Names with one vector are found in any order, so scores are compared.
+    reached = torch.einsum("md,mkd->mk", mentions, vectors[found].float())
+    worst = (best.values - reached).abs().max().item()
+    return {"checked_mentions": len(mentions), "largest_difference_of_scores": worst}

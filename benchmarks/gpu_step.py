@@ -1,0 +1,242 @@
+"""The parts of `gpu.py` about a training step: that it is the same, how long it takes, where that goes."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from statistics import median
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.profiler import ProfilerActivity, profile
+from transformers import PreTrainedModel
+
+from baselines.padded_gpu import PaddedStep, encode_padded, multi_similarity
+from gpu_bench import Bench, Figures, Variant
+from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.rows import Rows
+from sapbert.training.batches import Batch
+from sapbert.training.unread import Unread
+
+
+def identity(objective: Tensor) -> Tensor:
+    return objective
+
+
+def optimizer_of(model: PreTrainedModel) -> torch.optim.AdamW:
+    return torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01, fused=True)
+
+
+def same(bench: Bench) -> Iterator[Figures]:
+    """Loss and gradient of batches without dropout: ours, and mixed precision as usual, against fp32."""
+    model = bench.model()
+    model.train(mode=False)
+    figures: list[Figures] = []
+    for batch in bench.batches(bench.few_pairs).after(0, 3):
+        # Names that share a concept through an ambiguous text are negatives to the reference.
+        figures.append(_compared(bench, model, replace(batch, share=batch.labels[:, None] == batch.labels)))
+        bench.say(f"{figures[-1]}")
+    yield {"batches": figures}
+    yield {"batches": figures, "dropout": _dropout(bench)}
+
+
+def _dropout(bench: Bench) -> Figures:
+    """Losses of one batch by the seed: replays drop out otherwise with another seed, alike with the same."""
+    ours = _Ours(bench, working(bench))
+    batch = next(bench.batches(bench.few_pairs).after(0, 1))
+    losses = []
+    for seed in (1, 2, 1, 2, 3):
+        torch.manual_seed(seed)
+        losses.append(ours.take(batch, identity).loss.item())
+    bench.say(f"losses with seeds 1, 2, 1, 2, 3: {losses}")
+    return {"seeds": [1, 2, 1, 2, 3], "losses": losses}
+
+
+def _compared(bench: Bench, model: PreTrainedModel, batch: Batch) -> Figures:
+    exact, loss = _gradient(model, lambda: _padded(bench, model, batch, half=False))
+    row: Figures = {"fp32": {"loss": loss}}
+    for name, work in (
+        ("ours", lambda: Variant(compiled=False).step(bench, model)(batch, identity).loss),
+        ("padded_bf16", lambda: _padded(bench, model, batch, half=True)),
+    ):
+        found, loss = _gradient(model, work)
+        row[name] = {
+            "loss": loss,
+            "cosine": torch.cosine_similarity(found, exact, dim=0).item(),
+            "relative_error": ((found - exact).norm() / exact.norm()).item(),
+        }
+    return row
+
+
+def _padded(bench: Bench, model: PreTrainedModel, batch: Batch, *, half: bool) -> Tensor:
+    with torch.autocast(bench.device.type, torch.bfloat16, enabled=half):
+        names = encode_padded(model, batch.tokens, np.arange(len(batch.labels)))
+    labels = torch.from_numpy(batch.labels).to(bench.device)
+    loss = multi_similarity(functional.normalize(names.float(), dim=1), labels)
+    loss.backward()
+    return loss
+
+
+def _gradient(model: PreTrainedModel, work: Callable[[], Tensor]) -> tuple[Tensor, float]:
+    model.zero_grad(set_to_none=True)
+    loss = work().item()
+    found = torch.cat([p.grad.double().flatten() for p in model.parameters() if p.grad is not None])
+    model.zero_grad(set_to_none=True)
+    return found, loss
+
+
+def working(bench: Bench) -> Variant:
+    """The first of the variants that can be computed here."""
+    batch = next(bench.batches(bench.few_pairs).after(0, 1))
+    for variant in (Variant(), Variant(compiled_objective=False), Variant(compiled=False), PLAINEST):
+        try:
+            variant.step(bench, bench.model())(batch, identity)
+        except Exception:  # noqa: BLE001 - compilers fail in whatever way they like, and the next may not
+            bench.say(f"{variant} cannot be computed:\n{traceback.format_exc()}")
+        else:
+            return variant
+    raise RuntimeError("no variant can be computed")
+
+
+def step(bench: Bench) -> Iterator[Figures]:
+    """Steps with all that belongs to them, from text on, in turns; the median of the turns."""
+    size, batches = bench.size, bench.batches(bench.few_pairs)
+    ours, theirs = _Ours(bench, working(bench)), PaddedStep(bench.model(), half=bench.device.type == "cuda")
+    theirs.model.train()
+    turns: dict[str, list[float]] = {"reference": [], "ours": []}
+    for turn in range(size.turns + 1):
+        start = turn * size.steps
+        slow, fast = (batches.after(start, start + n) for n in (size.slow_steps, size.steps))
+        turns["reference"].append(bench.seconds(partial(list, map(theirs, slow))) / size.slow_steps)
+        turns["ours"].append(bench.seconds(partial(ours.run, fast)) / size.steps)
+        bench.say(
+            f"turn {turn}: " + ", ".join(f"{side} {took[-1] * 1000:.2f} ms" for side, took in turns.items())
+        )
+        if turn:  # the first compiles and captures
+            found = {side: median(values[1:]) for side, values in turns.items()}
+            yield {
+                "seconds_a_step": found,
+                "turns": turns,
+                "times_faster": found["reference"] / found["ours"],
+                "shapes_captured": sorted(ours.take.prepared),
+            }
+
+
+class _Ours:
+    """What the loop of `sapbert train` does in a step."""
+
+    def __init__(self, bench: Bench, variant: Variant) -> None:
+        self.model = bench.model()
+        self.model.train()
+        self.take = variant.step(bench, self.model)
+        self.optimizer = optimizer_of(self.model)
+        self._bench = bench
+
+    def run(self, batches: Iterator[Batch]) -> None:
+        """Take a step with each batch."""
+        unread = Unread(self._bench.device, 2 * self._bench.size.batch)
+        for number, batch in enumerate(batches):
+            torch.manual_seed(number)
+            self.optimizer.zero_grad(set_to_none=True)
+            unread.add(number, 0.0, self.take(batch, identity))
+            self.optimizer.step()
+            unread.read(to_the_last=False)
+        unread.read(to_the_last=True)
+
+
+PLAINEST = Variant(attend="plain", compiled=False)
+VARIANTS = {
+    "64 kernel compiled": Variant(),
+    "64 kernel, layers compiled": Variant(compiled_objective=False),
+    "64 kernel": Variant(compiled=False),
+    "128 kernel compiled": Variant(width=128),
+    "64 plain compiled": Variant(attend="plain"),
+    "64 sdpa compiled": Variant(attend="sdpa"),
+    "64 kernel compiled, rows by 16": Variant(rows_apart=16),
+    "64 kernel compiled, tuned": Variant(tuned=True),
+}
+
+
+def variants(bench: Bench) -> Iterator[Figures]:
+    """Device time of ours in several ways: the graph, and the optimizer's step apart."""
+    figures: Figures = {}
+    batches = list(bench.batches(bench.few_pairs).after(0, bench.size.repeats + 1))
+    for name, variant in VARIANTS.items():
+        if bench.left < 60:
+            bench.say(f"no time for {name}")
+            continue
+        torch.compiler.reset()
+        try:
+            with _tuning(variant):
+                figures[name] = _device_time(bench, variant, batches)
+        except Exception as error:  # noqa: BLE001 - a variant that fails must not cost the others
+            bench.say(traceback.format_exc())
+            figures[name] = {"failed": str(error)[:500]}
+        bench.say(f"{name}: {figures[name]}")
+        yield figures
+
+
+def _tuning(variant: Variant) -> AbstractContextManager[object]:
+    if not variant.tuned:
+        return nullcontext()
+    from torch._inductor import config
+
+    return config.patch(max_autotune_gemm=True, coordinate_descent_tuning=True)
+
+
+def _device_time(bench: Bench, variant: Variant, batches: list[Batch]) -> Figures:
+    ours = _Ours(bench, variant)
+    start = time.perf_counter()
+    for batch in batches:
+        ours.take(batch, identity)
+        ours.optimizer.step()
+    bench.wait()
+    repeats = range(bench.size.repeats)
+    graphs = [median(bench.seconds(one.run) for _ in repeats) * 1000 for one in ours.take.prepared.values()]
+    rows = [len(Rows.of(b.tokens, Pooling.CLS, pad_id=0, width=variant.width)) for b in batches]
+    return {
+        "seconds_to_prepare": time.perf_counter() - start,
+        "graph_ms": dict(zip(map(str, ours.take.prepared), graphs, strict=True)),
+        "steps_ms": bench.seconds(partial(ours.run, iter(batches * 4))) / len(batches) * 250,
+        "optimizer_ms": median(bench.seconds(ours.optimizer.step) for _ in repeats) * 1000,
+        "optimizer_beside_graph_ms": median(bench.seconds(partial(_beside, ours)) for _ in repeats) * 1000,
+        "rows": [min(rows), float(np.mean(rows)), max(rows)],
+    }
+
+
+def _beside(ours: _Ours) -> None:
+    """Run graph and optimizer at once: no training, but the most that could be won by overlapping them."""
+    graph = next(iter(ours.take.prepared.values()))
+    if ours.model.device.type == "cpu":
+        graph.run()
+        return
+    aside = torch.cuda.Stream()
+    with torch.cuda.stream(aside):
+        ours.optimizer.step()
+    graph.run()
+    torch.cuda.current_stream().wait_stream(aside)
+
+
+def profiled(bench: Bench) -> Iterator[Figures]:
+    """Where the time of our step goes, kernel by kernel."""
+    ours, batches = _Ours(bench, working(bench)), list(bench.batches(bench.few_pairs).after(0, 6))
+    ours.run(iter(batches))
+    bench.wait()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+        ours.run(iter(batches))
+        bench.wait()
+    rows = found.key_averages()
+    key = "self_cuda_time_total" if bench.device.type == "cuda" else "self_cpu_time_total"
+    table = rows.table(sort_by=key, row_limit=60, max_name_column_width=90)
+    (bench.out / "profile.txt").write_text(table)
+    kernels = sorted(((row.self_device_time_total, row.count, row.key) for row in rows), reverse=True)[:40]
+    yield {
+        "steps": len(batches),
+        "kernels_us_a_step": [(took / len(batches), n, name[:120]) for took, n, name in kernels if took],
+    }

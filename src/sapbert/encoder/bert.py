@@ -1,0 +1,261 @@
+"""BERT and its kin, written out for names in rows: what a GPU computes when nothing else holds it up.
+
+transformers' own modules ask questions of each input that make the CPU wait, cast every weight at every use,
+and multiply query, key and value one by one. Here the weights are copied once a step into the precision that
+is computed in, query, key and value side by side, and the last layer goes beyond attention only for tokens
+asked for. The model stays what it is: its own parameters are trained, measured and saved.
+
+Embeddings are looked up in full precision: hundreds of names share [CLS], and bfloat16 could not add up their
+gradients. What flows through the layers is in the given precision; sums inside LayerNorm and softmax are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from sapbert.encoder.attention import Attend, dropped
+from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.rows import Rows
+from sapbert.encoder.transfer import sendable, to_device
+
+_FAMILIES = ("bert", "roberta", "xlm-roberta")
+_EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
+_MAPS = (
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "attention.output.LayerNorm",
+    "intermediate.dense",
+    "output.dense",
+    "output.LayerNorm",
+)
+_JOINED = 3
+"""The first of `_MAPS` that are one matrix here."""
+
+
+def can_lay(model: PreTrainedModel, pooling: Pooling) -> bool:
+    """Tell whether a model is a plain BERT, with all its parameters and no others, so that rows can serve."""
+    config = model.config
+    if config.model_type not in _FAMILIES or config.hidden_act != "gelu" or pooling is Pooling.MEAN_ALL:
+        return False
+    if getattr(config, "is_decoder", False):
+        return False
+    numbers = range(config.num_hidden_layers)
+    maps = [f"encoder.layer.{number}.{name}" for number in numbers for name in _MAPS]
+    expected = {f"{name}.{part}" for name in ("embeddings.LayerNorm", *maps) for part in ("weight", "bias")}
+    expected |= {f"embeddings.{name}.weight" for name in _EMBEDDINGS[:3]}
+    return {name for name, _ in model.named_parameters()} == expected
+
+
+Gradients = dict[nn.Parameter, Tensor]
+
+
+class RowTensors(NamedTuple):
+    """`Rows` on a device."""
+
+    ids: Tensor
+    positions: Tensor
+    names: Tensor
+    picks: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, rows: Rows, device: torch.device) -> RowTensors:
+        """Copy rows to a device, without waiting for what it has to do before."""
+        return cls(*(to_device(part, device) for part in _arrays(rows)))
+
+    def fill(self, rows: Rows) -> None:
+        """Put other rows of the same shape in the place of these."""
+        for tensor, part in zip(self, _arrays(rows), strict=True):
+            tensor.copy_(sendable(part, tensor.device), non_blocking=True)
+
+
+class _Layer(NamedTuple):
+    """The weights of one layer."""
+
+    qkv: tuple[Tensor, Tensor]
+    joined: tuple[Tensor, Tensor]
+    first_norm: tuple[Tensor, Tensor]
+    up: tuple[Tensor, Tensor]
+    down: tuple[Tensor, Tensor]
+    second_norm: tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What the layers of a model share."""
+
+    heads: int
+    width: int
+    epsilon: float
+    hidden_dropout: float
+    attention_dropout: float
+    attend: Attend
+
+
+class RowEncoder:
+    """A model's encoder over rows; `refresh` takes up what has changed in its weights."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        pooling: Pooling,
+        *,
+        width: int,
+        dtype: torch.dtype,
+        attend: Attend,
+        compiled: bool,
+    ) -> None:
+        """Compute in `dtype`; `compiled` lets torch fuse what lies between matrix products."""
+        self.model = model
+        self._picks = pooling in (Pooling.CLS, Pooling.FIRST)
+        self.width, self._dtype, self._attend = width, dtype, attend
+        self._compiled = compiled
+        self._layer = torch.compile(_layer, fullgraph=True) if compiled else _layer
+        self._embed = torch.compile(_embed, fullgraph=True) if compiled else _embed
+        self._layers: list[_Layer] = []
+        self._parts: list[tuple[nn.Parameter, Tensor, slice]] = []
+        for layer in model.get_submodule("encoder.layer").children():
+            self._layers.append(self._copy(layer))
+
+    def refresh(self) -> None:
+        """Copy the weights of the model as they are now."""
+        with torch.no_grad():
+            copies = [copy[rows] for _, copy, rows in self._parts]
+            torch._foreach_copy_(copies, [own.detach() for own, _, _ in self._parts])
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """What a gradient is taken of: the copies, and the embeddings, which are not copied."""
+        copies = [tensor for layer in self._layers for pair in layer for tensor in pair]
+        return [*copies, *self.model.get_submodule("embeddings").parameters()]
+
+    def gradients(self, found: Sequence[Tensor], into: Gradients) -> Gradients:
+        """Return the gradient of each parameter, given those of `leaves`; those of copies are put `into`."""
+        of = {id(leaf): gradient for leaf, gradient in zip(self.leaves, found, strict=True)}
+        parts = [of[id(copy)][rows] for _, copy, rows in self._parts]
+        torch._foreach_copy_([into[own] for own, _, _ in self._parts], parts)
+        return into | {leaf: of[id(leaf)] for leaf in self.leaves if isinstance(leaf, nn.Parameter)}
+
+    def buffers(self) -> Gradients:
+        """Make room for the gradients of what is copied, in full precision."""
+        return {own: torch.empty_like(own) for own, _, _ in self._parts}
+
+    def __call__(self, rows: RowTensors) -> Tensor:
+        """Return one vector a name, not normalised; a model in training drops out.  # (names, dim)"""
+        config = self.model.config
+        drops = self.model.training
+        shape = _Shape(
+            config.num_attention_heads,
+            self.width,
+            config.layer_norm_eps,
+            config.hidden_dropout_prob if drops else 0.0,
+            config.attention_probs_dropout_prob if drops else 0.0,
+            self._attend,
+        )
+        self._let_vary(rows.ids, rows.positions, rows.picks)
+        hidden = self._embed(rows.ids, rows.positions, self._tables(), shape).to(self._dtype)  # (tokens, dim)
+        last = len(self._layers) - 1
+        for number, layer in enumerate(self._layers):
+            self._let_vary(hidden, rows.names)
+            picks = rows.picks if self._picks and number == last else None
+            hidden = self._layer(hidden, rows.names, picks, layer, shape)
+        return hidden.float() if self._picks else _mean(hidden, rows)
+
+    def _let_vary(self, *tensors: Tensor) -> None:
+        """Let compiled code take any number of tokens: else it is made anew for the second that it meets."""
+        if self._compiled:
+            for tensor in tensors:
+                torch._dynamo.maybe_mark_dynamic(tensor, 0)  # noqa: SLF001 - its documented name
+
+    def _copy(self, layer: nn.Module) -> _Layer:
+        maps = [layer.get_submodule(name) for name in _MAPS]
+        joined = [maps[:_JOINED], *([single] for single in maps[_JOINED:])]
+        return _Layer(*((self._joined(group, "weight"), self._joined(group, "bias")) for group in joined))
+
+    def _joined(self, maps: Sequence[nn.Module], part: str) -> Tensor:
+        """Make room for the weights of some maps, one below the other."""
+        own = [module.get_parameter(part) for module in maps]
+        size = sum(len(parameter) for parameter in own)
+        copy = torch.empty(size, *own[0].shape[1:], dtype=self._dtype, device=own[0].device)
+        copy.requires_grad_(own[0].requires_grad)
+        end = 0
+        for parameter in own:
+            self._parts.append((parameter, copy, slice(end, end := end + len(parameter))))
+        return copy
+
+    def _tables(self) -> dict[str, Any]:
+        embeddings = self.model.get_submodule("embeddings")
+        word, position = (embeddings.get_submodule(name) for name in _EMBEDDINGS[:2])
+        assert isinstance(word, nn.Embedding)
+        assert isinstance(position, nn.Embedding)
+        norm = embeddings.get_submodule("LayerNorm")
+        return {
+            "word": word.weight,
+            "padding": word.padding_idx,
+            "position": position.weight,
+            # RoBERTa and its kin count positions from the one after the padding's.
+            "first": 0 if position.padding_idx is None else position.padding_idx + 1,
+            "kind": embeddings.get_parameter("token_type_embeddings.weight"),
+            "norm": (norm.weight, norm.bias),
+        }
+
+
+def _embed(ids: Tensor, positions: Tensor, tables: dict[str, Any], shape: _Shape) -> Tensor:
+    """Look tokens and positions up.  # (tokens,), (tokens,) -> (tokens, dim)"""
+    found = functional.embedding(ids, tables["word"], tables["padding"])
+    found = found + functional.embedding(positions + tables["first"], tables["position"]) + tables["kind"][0]
+    return dropped(_normed(found, tables["norm"], shape.epsilon), shape.hidden_dropout)
+
+
+def _layer(hidden: Tensor, names: Tensor, picks: Tensor | None, layer: _Layer, shape: _Shape) -> Tensor:
+    """One layer over all tokens, or for some of them what it is for those.  # (tokens, dim) -> same"""
+    qkv = functional.linear(hidden, *layer.qkv)  # (tokens, 3 dim)
+    found = shape.attend(qkv, names, shape.heads, shape.width, shape.attention_dropout)
+    if picks is not None:
+        hidden, found = _Pick.apply(hidden, picks), _Pick.apply(found, picks)  # type: ignore[no-untyped-call]
+    found = dropped(functional.linear(found, *layer.joined), shape.hidden_dropout)
+    middle = _normed(hidden + found, layer.first_norm, shape.epsilon)
+    found = functional.linear(functional.gelu(functional.linear(middle, *layer.up)), *layer.down)
+    found = dropped(found, shape.hidden_dropout)
+    return _normed(middle + found, layer.second_norm, shape.epsilon)
+
+
+class _Pick(torch.autograd.Function):
+    """Look different rows up: to add gradients up, as for any rows, compiled code would sort them first."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, picks: Tensor) -> Tensor:
+        ctx.save_for_backward(picks)
+        ctx.rows = len(hidden)
+        return hidden.index_select(0, picks)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (picks,), (gradient,) = ctx.saved_tensors, gradients
+        return gradient.new_zeros(ctx.rows, gradient.shape[1]).index_copy(0, picks.long(), gradient), None
+
+
+def _normed(hidden: Tensor, norm: tuple[Tensor, Tensor], epsilon: float) -> Tensor:
+    return functional.layer_norm(hidden, hidden.shape[-1:], *norm, epsilon)
+
+
+def _mean(hidden: Tensor, rows: RowTensors) -> Tensor:
+    """Add up the tokens of each name by their weights.  # (tokens, dim) -> (names, dim)"""
+    # Padding weighs nothing, so it may go to any name.
+    total = hidden.new_zeros(len(rows.picks), hidden.shape[1], dtype=torch.float32)
+    return total.index_add(0, rows.names.clamp(min=0), hidden.float() * rows.weights[:, None])
+
+
+def _arrays(rows: Rows) -> tuple[NDArray[np.generic], ...]:
+    return rows.ids, rows.positions, rows.names, rows.picks, rows.weights

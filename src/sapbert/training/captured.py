@@ -1,0 +1,205 @@
+"""One training step as a graph that a GPU replays: the gradient of `step`, without waits or launches.
+
+A step of BERT-base is some thousand kernels of a few microseconds, and the CPU takes longer to launch most
+of them than the GPU to run them. So all of it, from copying weights to bfloat16 to the gradient of every
+parameter, is captured once for each number of rows that names may take, and then replayed. Numbers of rows
+are rounded up to a multiple of a few; a batch that needs another number than any before gets a graph of its
+own, so no name is ever dropped. A replay draws from the generator's seed of the moment, so dropout depends on
+the step alone, as it does elsewhere. The optimizer is not captured: it is few launches, and stays the loop's.
+
+Graphs are taken where they serve: bfloat16 on one GPU, a plain BERT trained whole, a loss that need not list
+its pairs. All else goes the plain way, and so does a run whose first step cannot be captured, which says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from sapbert.encoder.attention import attention_for
+from sapbert.encoder.bert import Gradients, RowEncoder, RowTensors, can_lay
+from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.rows import WIDTH, Rows
+from sapbert.encoder.transfer import sendable, to_device
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.training.batches import Batch
+from sapbert.training.gather import world
+from sapbert.training.losses import waits
+from sapbert.training.settings import TrainSettings
+from sapbert.training.step import Step, StepReport, random_state, replayed
+
+_ROWS_APART = 4
+"""Numbers of rows are multiples of this: few graphs, and a hundred tokens of padding on average."""
+_WORTH_COMPILING = 5_000
+"""Steps from which compiling, half a minute, is won back."""
+_WARMING = 2
+"""Times a step is computed before it is captured, so that libraries have made what they keep."""
+log = logging.getLogger(__name__)
+
+_Found = tuple[Gradients, StepReport]
+_Compute = Callable[[], _Found]
+TakeStep = Callable[[Batch, Callable[[Tensor], Tensor]], StepReport]
+"""Adds the gradient of a batch to the parameters, given the scale of mixed precision."""
+
+
+def fastest(plain: Step, encoder: TransformerEncoder, settings: TrainSettings, *, steps: int) -> TakeStep:
+    """Return what computes the steps of a run: `plain`, or the same as graphs where that can be."""
+    if not _can_capture(plain, encoder, settings):
+        return plain
+    compiling = [True, False] if steps >= _WORTH_COMPILING else [False]
+    return _FirstThatWorks(
+        [*(partial(_captured, plain, encoder, compiled) for compiled in compiling), lambda: plain]
+    )
+
+
+def _captured(plain: Step, encoder: TransformerEncoder, compiled: bool) -> TakeStep:  # noqa: FBT001
+    heads = encoder.model.config.num_attention_heads
+    encode = RowEncoder(
+        encoder.model,
+        encoder.pooling,
+        width=WIDTH,
+        dtype=torch.bfloat16,
+        attend=attention_for(plain.device, head=encoder.dimension // heads),
+        compiled=compiled,
+    )
+    pad_id = encoder.tokenizer.pad_token_id
+    return CapturedStep(encode, plain, pooling=encoder.pooling, pad_id=pad_id, compiled=compiled)
+
+
+def _can_capture(plain: Step, encoder: TransformerEncoder, settings: TrainSettings) -> bool:
+    return (
+        plain.device.type == "cuda"
+        and settings.precision == "bf16"
+        and plain.chunk is None
+        and not waits(plain.loss)
+        and world()[1] == 1
+        and encoder.max_length <= WIDTH
+        and can_lay(encoder.model, encoder.pooling)
+        and all(parameter.requires_grad for parameter in encoder.model.parameters())
+    )
+
+
+class _FirstThatWorks:
+    """Ways to compute steps, best first; a way is left for good where its first step fails."""
+
+    def __init__(self, ways: Sequence[Callable[[], TakeStep]]) -> None:
+        self._ways = deque(ways)
+        self._step: TakeStep | None = None
+
+    def __call__(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> StepReport:
+        """Add the gradient of the batch to the parameters."""
+        while self._step is None:
+            step = self._ways.popleft()()
+            try:
+                report = step(batch, scale)
+            except Exception as error:
+                if not self._ways:
+                    raise
+                # Compilers and drivers fail in whatever way they like, and a plain step needs neither.
+                told = str(error).partition("\n")[0]
+                log.warning("steps cannot be captured or compiled here (%s); trying without", told)
+            else:
+                self._step = step
+                return report
+        return self._step(batch, scale)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What computes batches of one shape, and where it reads them."""
+
+    rows: RowTensors
+    labels: Tensor
+    share: Tensor
+    run: _Compute
+
+    def fill(self, rows: Rows, batch: Batch) -> None:
+        """Put in the next batch."""
+        self.rows.fill(rows)
+        for tensor, array in ((self.labels, batch.labels), (self.share, batch.share)):
+            tensor.copy_(sendable(array, tensor.device), non_blocking=True)
+
+
+class CapturedStep:
+    """Computes the gradient of one batch; on a CPU, where nothing can be captured, by the same code."""
+
+    def __init__(
+        self,
+        encode: RowEncoder,
+        plain: Step,
+        *,
+        pooling: Pooling,
+        pad_id: int,
+        compiled: bool,
+        rows_apart: int = _ROWS_APART,
+    ) -> None:
+        """Compute the objective of `plain`, compiled if so asked."""
+        self._objective = torch.compile(plain.objective, fullgraph=True) if compiled else plain.objective
+        self._encode, self._plain = encode, plain
+        self._pooling, self._pad_id, self._rows_apart = pooling, pad_id, rows_apart
+        self._buffers = encode.buffers()
+        self.prepared: dict[tuple[int, int], _Prepared] = {}
+        """By number of rows and of names."""
+        self._pool: Any = None
+
+    def __call__(self, batch: Batch, _scale: Callable[[Tensor], Tensor]) -> StepReport:
+        """Set the gradient of every parameter; bfloat16 needs no scale."""
+        rows = Rows.of(
+            batch.tokens,
+            self._pooling,
+            pad_id=self._pad_id,
+            width=self._encode.width,
+            multiple=self._rows_apart,
+        )
+        shape = len(rows), len(batch.labels)
+        prepared = self.prepared.get(shape)
+        if prepared is None:
+            prepared = self.prepared[shape] = self._prepare(rows, batch)
+        else:
+            prepared.fill(rows, batch)
+        gradients, report = prepared.run()
+        for parameter, gradient in gradients.items():
+            parameter.grad = gradient
+        return report
+
+    def _prepare(self, rows: Rows, batch: Batch) -> _Prepared:
+        device = self._plain.device
+        there = RowTensors.of(rows, device)
+        labels, share = to_device(batch.labels, device), to_device(batch.share, device)
+
+        def compute() -> _Found:
+            self._encode.refresh()
+            vectors = functional.normalize(self._encode(there), dim=-1)
+            objective, report = self._objective(vectors, labels, share)
+            found = torch.autograd.grad(objective, self._encode.leaves)
+            return self._encode.gradients(found, self._buffers), report
+
+        return _Prepared(there, labels, share, self._captured(compute) if device.type == "cuda" else compute)
+
+    def _captured(self, compute: _Compute) -> _Compute:
+        """Make a graph of what is computed; graphs share their memory, as one runs at a time."""
+        device = self._plain.device
+        graph, aside = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
+        with replayed(random_state(device), device):
+            aside.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(aside):
+                for _ in range(_WARMING):
+                    compute()
+            torch.cuda.current_stream(device).wait_stream(aside)
+            with torch.cuda.graph(graph, pool=self._pool):
+                found = compute()
+        self._pool = graph.pool()
+
+        def run() -> _Found:
+            graph.replay()
+            return found
+
+        return run

@@ -1,0 +1,35 @@
+"""Benchmarks that cannot be run here whole are run small, so that they work where they are needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MISSING = ("polars", "typer", "faiss", "xxhash", "pytorch_metric_learning", "scipy")
+"""What a bare GPU machine does not have."""
+
+
+def test_the_gpu_benchmark_runs_without_a_gpu_and_on_a_bare_machine(tmp_path: Path) -> None:
+    code = (
+        "import runpy, sys\n"
+        f"sys.modules.update(dict.fromkeys({MISSING!r}))\n"
+        f"sys.path.insert(0, {str(ROOT / 'benchmarks')!r})\n"
+        f"sys.argv = ['gpu.py', '--smoke', '--out', {str(tmp_path)!r}]\n"
+        f"runpy.run_path({str(ROOT / 'benchmarks' / 'gpu.py')!r}, run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    found = {file.stem: json.loads(file.read_text())["figures"] for file in tmp_path.glob("gpu_*.json")}
+    parts = ("ceilings", "same", "step", "variants", "profile", "resume", "encode", "search", "epoch")
+    assert sorted(found) == sorted(f"gpu_{part}" for part in parts)
+    for batch in found["gpu_same"]["batches"]:
+        assert abs(batch["ours"]["loss"] - batch["fp32"]["loss"]) < 1e-5
+        assert batch["ours"]["cosine"] > 0.999
+    assert found["gpu_resume"]["largest_difference_stopped"] == 0
+    assert found["gpu_search"]["largest_difference_of_scores"] < 1e-5
+    assert "stopped_after_steps" not in found["gpu_epoch"]
+    assert (tmp_path / "log.txt").read_text().rstrip().endswith("done")

@@ -1,0 +1,150 @@
+"""What is captured on a GPU is computed by the same code on a CPU, where nothing can be captured."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from sapbert.encoder.attention import attend_plainly
+from sapbert.encoder.bert import RowEncoder
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.pairs.artifact import Pairs
+from sapbert.training import captured
+from sapbert.training.batches import Batch
+from sapbert.training.captured import CapturedStep, TakeStep, fastest
+from sapbert.training.losses import LossName, make_loss
+from sapbert.training.metrics import read_metrics
+from sapbert.training.mining import MiningSettings
+from sapbert.training.step import Encode, Step
+from sapbert.training.trainer import train
+from tests.training.test_batches import make_batches
+from tests.training.test_trainer import CPU, assert_same_model, settings
+
+
+def identity(objective: Tensor) -> Tensor:
+    return objective
+
+
+def both(base: Path, loss: LossName = "ms", leading: int | None = None) -> tuple[TransformerEncoder, Step]:
+    encoder = TransformerEncoder.open(base, max_length=25, device="cpu")
+    plain = Step(Encode.of(encoder, None), make_loss(loss), MiningSettings(), CPU, None, leading)
+    return encoder, plain
+
+
+def in_rows(encoder: TransformerEncoder, plain: Step, rows_apart: int = 4) -> CapturedStep:
+    encode = RowEncoder(
+        encoder.model, encoder.pooling, width=32, dtype=torch.float32, attend=attend_plainly, compiled=False
+    )
+    return CapturedStep(
+        encode, plain, pooling=encoder.pooling, pad_id=0, compiled=False, rows_apart=rows_apart
+    )
+
+
+def gradients(
+    take: TakeStep, encoder: TransformerEncoder, batch: Batch
+) -> tuple[float, int, dict[str, Tensor]]:
+    encoder.model.zero_grad(set_to_none=True)
+    report = take(batch, identity)
+    found = {name: p.grad.clone() for name, p in encoder.model.named_parameters() if p.grad is not None}
+    return report.loss.item(), int(report.positives + report.negatives), found
+
+
+@pytest.mark.parametrize("loss", ["ms", "infonce", "nca", "lifted", "cosine"])
+def test_a_step_in_rows_has_the_loss_and_the_gradient_of_a_plain_one(
+    loss: LossName, tiny_pairs: Pairs, tiny_base: Path
+) -> None:
+    encoder, plain = both(tiny_base, loss, leading=8)
+    taken = in_rows(encoder, plain)
+    for batch in make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 3):
+        expected, found = gradients(plain, encoder, batch), gradients(taken, encoder, batch)
+        assert found[0] == pytest.approx(expected[0], rel=1e-4)
+        assert found[1] == expected[1]
+        assert found[2].keys() == expected[2].keys()
+        whole = torch.cat([gradient.flatten() for gradient in expected[2].values()]).norm()
+        for name, gradient in found[2].items():
+            assert (gradient - expected[2][name]).norm() < 1e-4 * whole, name
+        with torch.no_grad():
+            for parameter in encoder.model.parameters():
+                parameter.mul_(1.05)
+
+
+def test_each_shape_is_prepared_once_and_none_is_refused(tiny_pairs: Pairs, tiny_base: Path) -> None:
+    encoder, plain = both(tiny_base)
+    taken = in_rows(encoder, plain)
+    for size in (4, 16, 4, 12, 16, 30):
+        batch = next(make_batches(tiny_pairs, tiny_base, batch_size=size).after(0, 1))
+        expected, found = gradients(plain, encoder, batch), gradients(taken, encoder, batch)
+        assert found[0] == pytest.approx(expected[0], abs=1e-4)
+    assert sorted(taken.prepared) == [(4, 8), (8, 24), (8, 32), (12, 60)]
+
+
+def test_only_bfloat16_on_one_gpu_is_captured(tiny_base: Path) -> None:
+    encoder, plain = both(tiny_base)
+    gpu = Step(plain.encode, plain.loss, plain.mining, torch.device("cuda"), None)
+    half = settings(precision="bf16")
+
+    assert captured._can_capture(gpu, encoder, half)
+    assert fastest(plain, encoder, half, steps=10) is plain
+    assert fastest(gpu, encoder, settings(), steps=10) is gpu
+    chunked = Step(plain.encode, plain.loss, plain.mining, torch.device("cuda"), 8)
+    assert fastest(chunked, encoder, half, steps=10) is chunked
+    listed = Step(plain.encode, make_loss("circle"), plain.mining, torch.device("cuda"), None)
+    assert fastest(listed, encoder, half, steps=10) is listed
+    next(encoder.model.parameters()).requires_grad = False
+    assert fastest(gpu, encoder, half, steps=10) is gpu
+
+
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run on a CPU compute what a GPU would capture."""
+    monkeypatch.setattr(captured, "_can_capture", lambda *_: True)
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_a_captured_run_that_is_stopped_goes_on_as_if_it_had_not(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
+) -> None:
+    half = settings(precision="bf16")
+
+    def stop(done: int, _total: int, _figures: Mapping[str, float]) -> None:
+        if done == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    train(tiny_pairs, str(tiny_base), tmp_path / "whole", half, device=CPU)
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_pairs, str(tiny_base), tmp_path / "cut", half, device=CPU, on_step=stop)
+    train(tiny_pairs, str(tiny_base), tmp_path / "cut", half, device=CPU, resume=True)
+
+    assert_same_model(tmp_path / "cut", tmp_path / "whole")
+    assert len(TransformerEncoder.open(tmp_path / "whole", device="cpu").encode(["fever"])) == 1
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_a_run_that_cannot_capture_says_so_and_goes_the_plain_way(
+    tiny_pairs: Pairs,
+    tiny_base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(CapturedStep, "_prepare", fail)
+    few = settings(epochs=0.1, held_out=0)
+    with caplog.at_level(logging.WARNING):
+        train(tiny_pairs, str(tiny_base), tmp_path / "model", few, device=CPU)
+    monkeypatch.undo()
+    train(tiny_pairs, str(tiny_base), tmp_path / "plain", few, device=CPU)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "steps cannot be captured or compiled here (no compiler); trying without"
+    ]
+    assert_same_model(tmp_path / "model", tmp_path / "plain")
+    assert read_metrics(tmp_path / "model" / "metrics.jsonl")
