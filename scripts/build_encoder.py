@@ -88,7 +88,9 @@ def main() -> None:
         begun = ["--resume"] if (told.out / "model.run").exists() else []
         recipe = ["--base", told.base, "--recipe", RECIPE]
         sapbert("train", told.out / "pairs", *recipe, "-o", told.out / "model", *begun)
-    sapbert("export", told.out / "model", "-o", told.out / "encoder", "--overwrite")
+    # Few names are longer than those trained on, and they are told apart by their ends.
+    longest = ("--max-length", 64)
+    sapbert("export", told.out / "model", *longest, "-o", told.out / "encoder", "--overwrite")
 
 
 def merge(folder: Path, out: Path) -> None:

@@ -181,8 +181,11 @@ def test_a_busy_service_is_asked_again_and_a_broken_one_is_told(page: Page) -> N
     asked: list[list[str]] = []
 
     def answer(route: Any) -> None:
-        asked.append(route.request.post_data_json["mentions"])
-        if answers:
+        mentions = route.request.post_data_json["mentions"]
+        # The page may ask for the mention that is looked at, at any time between.
+        if len(mentions) > 1:
+            asked.append(mentions)
+        if len(mentions) > 1 and answers:
             route.fulfill(**answers.pop(0))
         else:
             route.continue_()
@@ -193,9 +196,8 @@ def test_a_busy_service_is_asked_again_and_a_broken_one_is_told(page: Page) -> N
     page.get_by_text("Linking stopped: internal error.").wait_for()
     page.get_by_role("button", name="Go on").click()
     linked(page)
-    lists = [mentions for mentions in asked if len(mentions) > 1]
-    assert lists[0] == lists[1] == ["Heart attack", "cold", "chest pains"]
-    assert lists[2] == lists[3] == ["cold", "chest pains"]
+    assert asked[0] == asked[1] == ["Heart attack", "cold", "chest pains"]
+    assert asked[2] == asked[3] == ["cold", "chest pains"]
 
 
 def test_a_second_answer_does_not_move_the_candidate_that_is_chosen(page: Page) -> None:
