@@ -73,8 +73,11 @@ class AskModel:
             json.dumps(body).encode(),
             {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"},
         )
-        with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
-            content = json.load(answer)
+        try:
+            with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+                content = json.load(answer)
+        except (OSError, ValueError) as error:
+            raise SapbertError(f"{self._url} gave no answer: {error}") from error
         try:
             return str(content["choices"][0]["message"]["content"])
         except (LookupError, TypeError) as error:

@@ -88,6 +88,17 @@ def test_a_trained_reranker_orders_links(sapbert: Sapbert, made: Path) -> None:
     }
 
 
+def test_mentions_that_teach_nothing_are_told(
+    sapbert: Sapbert, made: Path, tiny_base: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "train.tsv"
+    table.write_text(f"{MENTIONS}colds\tx:2\tMany colds.\nelsewhere\ty:1\tNot here.\n")
+    learn = ("--mentions", table, "--base", tiny_base, "--epochs", 1, "--candidates", 3, "--held-out", 0)
+    done = sapbert("reranker", made / "index", *learn, "-o", tmp_path / "model")
+
+    assert "4 distinct mentions: 3 of concepts that the index has, 3 with a right one" in done.err
+
+
 def test_a_reranker_says_what_it_is(sapbert: Sapbert, made: Path) -> None:
     shown = sapbert("show", made / "model").out
     assert "reranker" in shown
@@ -150,7 +161,8 @@ def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, made: Path, tmp_pat
     (tmp_path / "r.toml").write_text("canditates = 3\n")
     (tmp_path / "other.tsv").write_text(MENTIONS.replace("x:", "y:"))
 
-    assert "none: no such folder" in refused(sapbert(*ask))
+    assert "none: no such folder" in sapbert(*ask).err
+    assert "model exists" in refused(sapbert(*ask, "-o", made / "model"))
     assert "nearest is 'candidates'" in refused(sapbert(*ask, "--recipe", tmp_path / "r.toml"))
     assert "no column 'text' among" in refused(sapbert(*ask, "--context-column", "text"))
     assert "no mention has a concept" in refused(sapbert(*ask, "--mentions", tmp_path / "other.tsv"))

@@ -264,3 +264,9 @@ def test_json_is_the_manifest_and_all_of_standard_output(
 
 def test_the_version_is_told(sapbert: Sapbert) -> None:
     assert sapbert("--version") == Done(0, f"sapbert {__version__}\n", "")
+
+
+def test_the_list_of_verbs_says_what_each_is_for_in_whole_sentences(sapbert: Sapbert) -> None:
+    told = sapbert("--help").out.partition("Commands:\n")[2].splitlines()
+    assert told
+    assert [line for line in told if line and (not line.endswith(".") or line.endswith("..."))] == []

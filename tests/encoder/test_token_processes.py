@@ -61,10 +61,10 @@ def test_a_stream_with_processes_gives_the_vectors_of_the_encoder(encoder: Trans
 
 
 def test_few_names_or_cores_need_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(16)), raising=False)
     assert stream.processes_for(1_000_000) == 12
     assert stream.processes_for(1_000) == 0
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {3, 5}, raising=False)
     assert stream.processes_for(1_000_000) == 0
 
 

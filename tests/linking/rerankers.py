@@ -48,7 +48,7 @@ def train(base: Path, folder: Path, **changes: object) -> Path:
 
 
 @contextmanager
-def answering(reply: Any, asked: list[dict[str, Any]]) -> Iterator[str]:
+def answering(reply: Any, asked: list[dict[str, Any]], *, status: int = 200) -> Iterator[str]:
     """Serve `reply` as the content of each completion, or, if it is no text, as the whole body."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -58,7 +58,7 @@ def answering(reply: Any, asked: list[dict[str, Any]]) -> Iterator[str]:
             asked[-1].update(json.loads(self.rfile.read(length)))
             content = {"choices": [{"message": {"content": reply}}]} if isinstance(reply, str) else reply
             body = json.dumps(content).encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -200,3 +200,13 @@ def test_what_is_wrong_with_a_server_is_told(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("RERANKER_MODEL", "stub")
         with pytest.raises(SapbertError, match=r"gave no answer: .*no such model"):
             ask_model()().rerank(CHOICES[:1])
+    with pytest.raises(SapbertError, match=r"127\.0\.0\.1:\d+/v1 gave no answer: .*refused"):
+        ask_model()().rerank(CHOICES[:1])  # of the same server, which is gone
+
+
+def test_a_refusal_by_a_server_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering("1", [], status=401) as url:
+        monkeypatch.setenv("RERANKER_URL", url)
+        monkeypatch.setenv("RERANKER_MODEL", "stub")
+        with pytest.raises(SapbertError, match=r"/v1 gave no answer: HTTP Error 401"):
+            ask_model()().rerank(CHOICES[:1])

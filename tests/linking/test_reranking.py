@@ -145,6 +145,15 @@ def test_a_reranker_that_forgets_mentions_is_refused(bench: Bench, monkeypatch: 
         again(bench, backwards)[0].link(["hart atack"])
 
 
+@pytest.mark.parametrize("wrong", [None, [["high"] * 4], 3])
+def test_what_are_no_scores_at_all_is_told(
+    bench: Bench, wrong: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Told, "rerank", lambda self, choices: wrong)
+    with pytest.raises(ConfigError, match="gave no arrays of scores"):
+        again(bench, backwards)[0].link(["hart atack"])
+
+
 CANDIDATE = Candidate("x:1", "a", "a", 0.5, None, "dense")
 
 
@@ -219,6 +228,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "made = make()\n"
         "number = 3\n"
     )
+    (tmp_path / "unclosed.py").write_text("made = (\n")
     monkeypatch.setattr("sys.path", __import__("sys").path.copy())
     return name
 
@@ -236,6 +246,7 @@ def test_a_reranker_comes_from_a_module(module: str) -> None:
         ("my_rerankers:none", "no attribute 'none'"),
         (":make", "no reranker to import"),
         ("my_rerankers:number", "gives a int without `rerank`"),
+        ("unclosed:make", r"never closed \(unclosed.py, line 1\)"),
     ],
 )
 def test_what_makes_no_reranker_is_told(module: str, named: str, told: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from sapbert.cli.train import Base, LearnedMentions, LearnedPrefix, Recipe, Resu
 from sapbert.defaults import chosen
 from sapbert.errors import MissingExtraError
 from sapbert.training.settings import RerankerSettings, read_recipe, settings_from
+
+if TYPE_CHECKING:
+    from sapbert.training.choices import LabelledChoices
 
 _GROUPS = {
     "max_length": "Loop",
@@ -55,24 +58,43 @@ def reranker(
         from sapbert.training.reranker import train_reranker
     except ImportError as error:
         raise MissingExtraError(error.name or "torch", "train") from error
+    from sapbert.artifacts import refuse_occupied
+
+    device = gather.local_device()
+    # All mentions are linked before training looks at this.
+    refuse_occupied(out, overwrite=overwrite)
+    choices = _linked(index, mentions, prefix, context_column, settings.candidates)
+    with watched(out, tensorboard) as on_step:
+        train_reranker(
+            choices, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
+        )
+
+
+def _linked(
+    index: str, mentions: Path, prefix: str | None, context_column: str | None, candidates: int
+) -> LabelledChoices:
+    """Link the labelled mentions, and tell how many can be learned from."""
     from sapbert.index.folder import damage_told
     from sapbert.linking.choosing import label_choices
     from sapbert.linking.linker import Linker
     from sapbert.pairs.mentions import read_labelled_mentions
     from sapbert.vocab.intake import Intake
 
-    intake, device = Intake(), gather.local_device()
+    intake = Intake()
     labelled = read_labelled_mentions(mentions, prefix, intake, context=context_column)
     with damage_told(chosen(index, "index")):
         linker = Linker.open(index)
         choices = label_choices(
             linker,
             labelled,
-            candidates=settings.candidates,
+            candidates=candidates,
             context=context_column is not None,
             inputs={Path(index).name: {"fingerprint": linker.fingerprint}, **intake.inputs},
         )
-    with watched(out, tensorboard) as on_step:
-        train_reranker(
-            choices, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
-        )
+    right = sum(any(own.right) for own in choices.choices)
+    typer.echo(
+        f"{len(set(labelled)):,} distinct mentions: {len(choices.choices):,} of concepts that the index has, "
+        f"{right:,} with a right one among {candidates} candidates",
+        err=True,
+    )
+    return choices

@@ -39,7 +39,7 @@ def serve(
         typer.Option(metavar="NAME", help="Make a key and print what belongs into the TOML file."),
     ] = None,
 ) -> None:
-    """Serve linkers over HTTP: an API, OpenRefine's reconciliation, and a page.
+    """Serve linkers over HTTP to programs, OpenRefine and curators.
 
     SIGHUP reads the configuration again without dropping a request. Logs are JSON lines on standard error.
     """

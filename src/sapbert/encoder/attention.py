@@ -12,6 +12,7 @@ must drop too, and a seed that lies on the device lets a captured graph drop oth
 from __future__ import annotations
 
 import logging
+from functools import cache
 from math import inf
 from typing import Protocol
 
@@ -52,8 +53,9 @@ def dropped(tensor: Tensor, dropout: float) -> Tensor:
     return functional.dropout(tensor, dropout) if dropout else tensor
 
 
+@cache
 def attention_for(device: torch.device, *, head: int) -> Attend:
-    """Return the fastest way to attend on a device with heads of this size."""
+    """Return the fastest way to attend on a device with heads of this size; it is tried, and told, once."""
     if device.type != "cuda" or head not in _HEADS:
         return attend_plainly
     try:

@@ -10,6 +10,7 @@ so there each batch has one length (`plan_equal_batches`): no padding, and no ma
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -162,3 +163,10 @@ class Rectangle:
     """False for padding.  # (rows, width)"""
     special: NDArray[np.bool_]
     """True for padding and for what the tokenizer added.  # (rows, width)"""
+
+
+def usable_cores() -> int:
+    """Count the cores this process may use, which in a container are fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +27,13 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from sapbert.artifacts import fingerprint_of
-from sapbert.encoder.batching import OnProgress, TokenRows, encode_distinct, plan_equal_batches
+from sapbert.encoder.batching import (
+    OnProgress,
+    TokenRows,
+    encode_distinct,
+    plan_equal_batches,
+    usable_cores,
+)
 from sapbert.encoder.folder import OWN_FILE
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.tokens import split
@@ -256,10 +261,3 @@ def _start(graph: Path) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-
-
-def usable_cores() -> int:
-    """Count the cores this process may use, which in a container are fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -7,7 +7,6 @@ soon as they are there, and are waited for one window later.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from sapbert.encoder.batching import TokenRows
+from sapbert.encoder.batching import TokenRows, usable_cores
 from sapbert.encoder.bert import RowEncoder, RowTensors
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.rows import Rows
@@ -46,7 +45,7 @@ _Prepared = list[tuple[NDArray[np.int64], Rows]]
 
 def processes_for(names: int) -> int:
     """Return how many processes are to tokenise so many names: none where few of either are there."""
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     return cores * 3 // 4 if names >= _MANY and cores >= _CORES else 0
 
 

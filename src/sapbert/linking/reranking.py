@@ -45,7 +45,7 @@ def open_reranker(named: str, *, threads: int | None = None) -> Reranker:
         sys.path.insert(0, "")
     try:
         make = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise ConfigError(f"{named}: no such folder, and no reranker to import: {error}") from error
     made: Reranker = make() if callable(make) else make
     if not (callable(getattr(made, "rerank", None)) and hasattr(made, "fingerprint")):
@@ -79,7 +79,11 @@ def rerank(
 def scores_of(reranker: Reranker, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
     """Ask for the scores of each choice, of equal ones once, and refuse what are none.  # (names,) each"""
     distinct = [choice for choice in dict.fromkeys(choices) if choice.names]
-    given = [np.asarray(scores, np.float32) for scores in reranker.rerank(distinct)] if distinct else []
+    answered = reranker.rerank(distinct) if distinct else []
+    try:
+        given = [np.asarray(scores, np.float32) for scores in answered]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the reranker gave no arrays of scores, one a mention: {error}") from error
     if len(given) != len(distinct):
         raise ConfigError(f"the reranker answered {len(given)} of {len(distinct)} mentions")
     for choice, scores in zip(distinct, given, strict=True):

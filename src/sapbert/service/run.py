@@ -30,7 +30,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
-from sapbert.encoder.onnx import usable_cores
+from sapbert.encoder.batching import usable_cores
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.service.app import create_app, service_of
 from sapbert.service.logs import log, logging_config
