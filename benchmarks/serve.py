@@ -1,6 +1,6 @@
 """Load a service from another process: steady requests, one very long request, and a flood.
 
-    python benchmarks/serve.py INDEX [--seconds 60] [--rate 150] [--workers 1]
+    python benchmarks/serve.py [INDEX] [--seconds 60] [--rate 150] [--workers 1]
 
 Mentions are names of the index with a letter changed, each asked once, so that every one is encoded and
 searched. Requests are sent at fixed times whether or not earlier ones were answered, and latency counts from
@@ -29,6 +29,7 @@ from typing import Any
 
 from results import write_results
 from sapbert.artifacts import load_manifest
+from sapbert.defaults import DEFAULT, chosen
 from sapbert.index.entries import Entries
 from sapbert.index.folder import ENTRIES
 
@@ -127,8 +128,8 @@ def summary(answers: list[Answered]) -> dict[str, Any]:
 class Server:
     """The service, in a process of its own."""
 
-    def __init__(self, index: Path, workers: int) -> None:
-        command = [sys.executable, "-m", "sapbert", "serve", str(index), "--port", "0"]
+    def __init__(self, index: str, workers: int) -> None:
+        command = [sys.executable, "-m", "sapbert", "serve", index, "--port", "0"]
         self._process = subprocess.Popen(
             [*command, "--workers", str(workers)], stderr=subprocess.PIPE, text=True
         )
@@ -174,7 +175,7 @@ async def until_ready(client: Client) -> None:
 
 
 async def measure(server: Server, told: argparse.Namespace) -> dict[str, Any]:
-    mentions = misspelt(told.index)
+    mentions = misspelt(chosen(told.index, "index"))
     client = Client(server.port, 200)
     await until_ready(client)
 
@@ -228,7 +229,7 @@ async def flood(server: Server, one: Callable[[float], Awaitable[Answered]]) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("index", type=Path)
+    parser.add_argument("index", nargs="?", default=DEFAULT, help="by default the one that comes along")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rate", type=float, default=150)
     parser.add_argument("--workers", type=int, default=1)
@@ -239,7 +240,7 @@ def main() -> None:
     finally:
         server.stop()
     print(json.dumps(figures, indent=2))
-    manifest = load_manifest(told.index, verify=False)
+    manifest = load_manifest(chosen(told.index, "index"), verify=False)
     about = {"names": manifest.counts["names"], "kind": manifest.details["kind"], "workers": told.workers}
     write_results("serve", {"index": about, **figures}, ("fastapi", "numpy", "onnxruntime", "uvicorn"))
 
