@@ -1,11 +1,13 @@
 """Exact search: every mention is compared with every vector, some thousand rows at a time.
 
 A matrix product finds who may be among the best k, with a little room for its rounding; `Vectors.rank` then
-decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index.
+decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index; but a small
+index of int4 is held with a byte for each component, since to unpack it takes longer than to compare it.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -17,6 +19,8 @@ BLOCK_BYTES = 64 << 20
 """Vectors compared at a time, in float32. With less, BLAS is busy calling its threads together."""
 BLOCK_BYTES_ALONE = 512 << 10
 """The same for one mention, which one thread compares: what stays in its cache is not moved twice."""
+HELD_BYTES = 128 << 20
+"""Most components of int4 that are held unpacked."""
 MENTIONS = 256
 """Mentions that go through all vectors together."""
 
@@ -43,7 +47,13 @@ class FlatIndex:
         rows = None if allowed is None else np.flatnonzero(allowed)
         batches = (mentions[start : start + MENTIONS] for start in range(0, len(mentions), MENTIONS))
         near = chain.from_iterable(self._near(batch, rows, k) for batch in batches)
-        return self.vectors.rank_each(mentions, near, k)
+        return self._compared.rank_each(mentions, near, k)
+
+    @cached_property
+    def _compared(self) -> Vectors:
+        """The vectors as they are searched."""
+        small = len(self) * self.dimension <= HELD_BYTES
+        return self.vectors.in_bytes() if small else self.vectors
 
     def _near(
         self, mentions: NDArray[np.float32], rows: NDArray[np.int64] | None, k: int
@@ -56,7 +66,7 @@ class FlatIndex:
         for start in range(0, total, step):
             stop = min(start + step, total)
             block = slice(start, stop) if rows is None else rows[start:stop]
-            scores = self.vectors.cosines(mentions, block)  # (mentions, block)
+            scores = self._compared.cosines(mentions, block)  # (mentions, block)
             for own, own_best in zip(scores, best, strict=True):
                 # What is no number is a hit too, to be refused when rows are ranked.
                 hits = np.flatnonzero(~(own < own_best.floor))
