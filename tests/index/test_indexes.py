@@ -280,13 +280,15 @@ def test_a_vector_that_is_none_of_length_one_is_not_passed_over(value: float) ->
         FlatIndex(Vectors(vectors, None)).search(mentions, 3)
 
 
-def test_int4_finds_the_same_whether_held_unpacked_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors, mentions = unit(300, 16, seed=1), unit(20, 16, seed=2)
-    index = FlatIndex(quantised(vectors, Precision.INT4))
+@pytest.mark.parametrize("precision", list(Precision))
+def test_the_same_is_found_whether_vectors_are_held_or_not(
+    precision: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, mentions = FlatIndex(quantised(unit(300, 16, seed=1), precision)), unit(20, 16, seed=2)
     held = index.search(mentions, 7)
     monkeypatch.setattr("sapbert.index.flat.HELD_BYTES", 0)
-    packed = FlatIndex(index.vectors).search(mentions, 7)
+    mapped = FlatIndex(index.vectors).search(mentions, 7)
 
-    assert index.vectors.precision is Precision.INT4
-    np.testing.assert_array_equal(held[1], packed[1])
-    np.testing.assert_array_equal(held[0], packed[0])
+    assert index.vectors.precision is precision
+    np.testing.assert_array_equal(held[1], mapped[1])
+    np.testing.assert_array_equal(held[0], mapped[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -119,6 +120,8 @@ def sapbert(
 
 def main() -> None:
     """Run the command line: exit 0 done, 1 our error in one line, 2 wrong usage, 130 interrupted."""
+    # numpy's threads go on asking for work, for 30 ms, on cores that the encoder needs; this bids them sleep.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "6")
     try:
         app()
     except SapbertError as error:

@@ -2,7 +2,7 @@
 
 A matrix product finds who may be among the best k, with a little room for its rounding; `Vectors.rank` then
 decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index; but a small
-index of int4 is held with a byte for each component, since to unpack it takes longer than to compare it.
+index is held in float32, since to widen it takes longer than to compare it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLOCK_BYTES = 64 << 20
 BLOCK_BYTES_ALONE = 512 << 10
 """The same for one mention, which one thread compares: what stays in its cache is not moved twice."""
 HELD_BYTES = 128 << 20
-"""Most components of int4 that are held unpacked."""
+"""Most that is held: twice the block that every search needs."""
 MENTIONS = 256
 """Mentions that go through all vectors together."""
 
@@ -52,8 +52,8 @@ class FlatIndex:
     @cached_property
     def _compared(self) -> Vectors:
         """The vectors as they are searched."""
-        small = len(self) * self.dimension <= HELD_BYTES
-        return self.vectors.in_bytes() if small else self.vectors
+        small = 4 * len(self) * self.dimension <= HELD_BYTES
+        return self.vectors.widened() if small else self.vectors
 
     def _near(
         self, mentions: NDArray[np.float32], rows: NDArray[np.int64] | None, k: int

@@ -87,14 +87,9 @@ class Vectors:
         """Return a few rows, from the first to the last."""
         return np.unique(np.linspace(0, max(0, len(self) - 1), min(len(self), _LOOKED_AT)).astype(np.int64))
 
-    def in_bytes(self) -> Vectors:
-        """Return the same vectors in memory with a byte for each component, where they are int4."""
-        if self.precision is not Precision.INT4:
-            return self
-        steps = np.empty((len(self), self.dimension), np.int8)
-        steps[:, ::2], steps[:, 1::2] = self.data >> 4, self.data & 15
-        steps -= _ZERO
-        return Vectors(steps, self.scales)
+    def widened(self) -> Vectors:
+        """Return the same vectors in float32, in memory; as they are where they are float32."""
+        return self if self.precision is Precision.FP32 else Vectors(self.floats(slice(None)), None)
 
     def floats(self, rows: Rows) -> NDArray[np.float32]:
         """Return some of the vectors in float32.  # (rows, dimension)"""
