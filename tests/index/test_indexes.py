@@ -292,3 +292,19 @@ def test_the_same_is_found_whether_vectors_are_held_or_not(
     assert index.vectors.precision is precision
     np.testing.assert_array_equal(held[1], mapped[1])
     np.testing.assert_array_equal(held[0], mapped[0])
+
+
+def test_a_small_index_is_widened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    widened, calls = Vectors.widened, []
+
+    def counted(vectors: Vectors) -> Vectors:
+        calls.append(vectors)
+        return widened(vectors)
+
+    monkeypatch.setattr(Vectors, "widened", counted)
+    index = FlatIndex(quantised(unit(30, 16), Precision.INT4))
+
+    for _ in range(2):
+        index.search(unit(2, 16), 3)
+
+    assert calls == [index.vectors]
