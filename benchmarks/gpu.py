@@ -34,7 +34,7 @@ from gpu_bench import SMOKE, Bench, Figures, Size
 from gpu_encoding import encode, search
 from gpu_step import profiled, same, step, variants
 from results import write_results
-from sapbert.encoder.attention import attention_for
+from sapbert.encoder.layers import layer_for
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.loop import METRICS
 from sapbert.training.metrics import read_metrics
@@ -147,7 +147,7 @@ def machine(device: torch.device) -> Figures:
         "device": torch.cuda.get_device_name(),
         "driver": driver,
         "cuda": torch.version.cuda,
-        "attention": attention_for(device, head=64).__name__,
+        "layer": layer_for(device, head=64).__name__,
     }
 
 

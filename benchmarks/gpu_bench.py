@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from sapbert.encoder.attention import Attend, attend_plainly, attention_for
 from sapbert.encoder.bert import RowEncoder
+from sapbert.encoder.layers import layer_for, plain_layer
 from sapbert.encoder.pooling import Pooling
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.batches import Batches
@@ -134,11 +132,10 @@ class Variant:
     """One way to compute our step."""
 
     width: int = 64
-    attend: str = "kernel"
+    kernels: bool = True
+    """Whether layers are computed by kernels of our own, where these work."""
     compiled: bool = True
-    compiled_objective: bool = True
-    tuned: bool = False
-    """Whether the compiler tries many kernels and keeps the fastest."""
+    """Whether what is not a layer is compiled by torch."""
     rows_apart: int = 4
 
     def encode(self, bench: Bench, model: PreTrainedModel) -> RowEncoder:
@@ -149,7 +146,7 @@ class Variant:
             Pooling.CLS,
             width=self.width,
             dtype=torch.bfloat16 if on_gpu else torch.float32,
-            attend=attention(self.attend, bench.device),
+            layer=layer_for(bench.device, head=64) if self.kernels else plain_layer,
             compiled=self.compiled and on_gpu,
         )
 
@@ -162,21 +159,6 @@ class Variant:
             plain,
             pooling=Pooling.CLS,
             pad_id=0,
-            compiled=self.compiled_objective and self.compiled and bench.device.type == "cuda",
+            compiled=self.compiled and bench.device.type == "cuda",
             rows_apart=self.rows_apart,
         )
-
-
-def attention(name: str, device: torch.device) -> Attend:
-    """Ours, or one of those it is held against."""
-    found: Mapping[str, Attend] = {"plain": attend_plainly, "sdpa": attend_by_torch}
-    return found.get(name) or attention_for(device, head=64)
-
-
-def attend_by_torch(qkv: Tensor, names: Tensor, heads: int, width: int, dropout: float) -> Tensor:
-    """Attend by what torch itself has, with a mask."""
-    query, key, value = qkv.view(-1, width, 3, heads, qkv.shape[1] // 3 // heads).permute(2, 0, 3, 1, 4)
-    name = names.view(-1, 1, width)
-    same = (name.transpose(1, 2) == name)[:, None]
-    found = functional.scaled_dot_product_attention(query, key, value, same, dropout_p=dropout)
-    return found.transpose(1, 2).reshape(len(qkv), -1)

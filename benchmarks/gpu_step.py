@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -94,7 +93,7 @@ def _gradient(model: PreTrainedModel, work: Callable[[], Tensor]) -> tuple[Tenso
 def working(bench: Bench) -> Variant:
     """The first of the variants that can be computed here."""
     batch = next(bench.batches(bench.few_pairs).after(0, 1))
-    for variant in (Variant(), Variant(compiled_objective=False), Variant(compiled=False), PLAINEST):
+    for variant in (Variant(), Variant(compiled=False), PLAINEST):
         try:
             variant.step(bench, bench.model())(batch, identity)
         except Exception:  # noqa: BLE001 - compilers fail in whatever way they like, and the next may not
@@ -150,16 +149,13 @@ class _Ours:
         unread.read(to_the_last=True)
 
 
-PLAINEST = Variant(attend="plain", compiled=False)
+PLAINEST = Variant(kernels=False, compiled=False)
 VARIANTS = {
-    "64 kernel compiled": Variant(),
-    "64 kernel, layers compiled": Variant(compiled_objective=False),
-    "64 kernel": Variant(compiled=False),
-    "128 kernel compiled": Variant(width=128),
-    "64 plain compiled": Variant(attend="plain"),
-    "64 sdpa compiled": Variant(attend="sdpa"),
-    "64 kernel compiled, rows by 16": Variant(rows_apart=16),
-    "64 kernel compiled, tuned": Variant(tuned=True),
+    "kernels": Variant(),
+    "kernels, nothing compiled": Variant(compiled=False),
+    "kernels, rows of 128": Variant(width=128),
+    "kernels, rows by 8": Variant(rows_apart=8),
+    "plain": PLAINEST,
 }
 
 
@@ -173,21 +169,12 @@ def variants(bench: Bench) -> Iterator[Figures]:
             continue
         torch.compiler.reset()
         try:
-            with _tuning(variant):
-                figures[name] = _device_time(bench, variant, batches)
+            figures[name] = _device_time(bench, variant, batches)
         except Exception as error:  # noqa: BLE001 - a variant that fails must not cost the others
             bench.say(traceback.format_exc())
             figures[name] = {"failed": str(error)[:500]}
         bench.say(f"{name}: {figures[name]}")
         yield figures
-
-
-def _tuning(variant: Variant) -> AbstractContextManager[object]:
-    if not variant.tuned:
-        return nullcontext()
-    from torch._inductor import config
-
-    return config.patch(max_autotune_gemm=True, coordinate_descent_tuning=True)
 
 
 def _device_time(bench: Bench, variant: Variant, batches: list[Batch]) -> Figures:

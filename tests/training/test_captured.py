@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sapbert.encoder.attention import attend_plainly
 from sapbert.encoder.bert import RowEncoder
+from sapbert.encoder.layers import plain_layer
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.pairs.artifact import Pairs
 from sapbert.training import captured
@@ -39,7 +39,7 @@ def both(base: Path, loss: LossName = "ms", leading: int | None = None) -> tuple
 
 def in_rows(encoder: TransformerEncoder, plain: Step, rows_apart: int = 4) -> CapturedStep:
     encode = RowEncoder(
-        encoder.model, encoder.pooling, width=32, dtype=torch.float32, attend=attend_plainly, compiled=False
+        encoder.model, encoder.pooling, width=32, dtype=torch.float32, layer=plain_layer, compiled=False
     )
     return CapturedStep(
         encode, plain, pooling=encoder.pooling, pad_id=0, compiled=False, rows_apart=rows_apart

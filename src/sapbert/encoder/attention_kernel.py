@@ -1,7 +1,11 @@
-"""The kernel of `encoder.attention`, in Triton, which comes with torch where there is a GPU.
+"""Attention within names that share rows, in Triton, which comes with torch where there is a GPU.
 
-One program takes one head of one row: its scores (64 x 64) never leave the chip. It is an operation of torch,
-so that `torch.compile` passes around it, and is loaded only where a GPU is used.
+Written out as torch's operations it is ten kernels a layer that each pass (rows, heads, width, width) numbers
+through memory, which takes longer than the products. Here one program takes one head of one row: its scores
+(64 x 64) never leave the chip, and the chances are computed again for the gradient.
+
+Dropout is drawn from a hash of a seed and the place of a score: what forward dropped, backward must drop too,
+and a seed that lies on the device lets a captured graph drop others with each replay.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from sapbert.encoder.layer_kernels import kept
 
 _WIDE = 64
 """Rows up to this width keep four warps busy."""
@@ -27,28 +33,32 @@ def _chances(query, key, name, scale):
 
 
 @triton.jit
-def _kept(seed, program, limit, factor, WIDTH: tl.constexpr):  # noqa: N803
-    """What each chance is multiplied with: 0 where it is dropped.  # (width, width)"""
+def _factors(seeds, program, limit, factor, WIDTH: tl.constexpr):  # noqa: N803 - Triton's way to write
+    """What each chance is multiplied with.  # (width, width)"""
     row = tl.arange(0, WIDTH)
     place = (program * WIDTH + row[:, None]) * WIDTH + row[None, :]
-    # The finaliser of MurmurHash3: ten operations, where Triton's own generator takes a hundred.
-    mixed = (place.to(tl.uint32) * 0x9E3779B1) ^ seed
-    mixed = (mixed ^ (mixed >> 16)) * 0x85EBCA6B
-    mixed = (mixed ^ (mixed >> 13)) * 0xC2B2AE35
-    mixed = mixed ^ (mixed >> 16)
-    return tl.where((mixed >> 8).to(tl.float32) < limit, 0.0, factor)
+    return kept(tl.load(seeds).to(tl.uint32), place, limit, factor)
+
+
+@triton.jit
+def _biased(product, bias, at, column):
+    """Read a product with its bias."""
+    found = tl.load(product + at)
+    added = found.to(tl.float32) + tl.load(bias + column).to(tl.float32)[None, :]
+    return added.to(found.dtype)
 
 
 @triton.jit
 def _forward(
     qkv,
+    bias,
     names,
     seeds,
     out,
     scale,
     limit,
     factor,
-    DIM: tl.constexpr,  # noqa: N803 - Triton's way to write what is known when a kernel is made
+    DIM: tl.constexpr,  # noqa: N803 - what is known when a kernel is made
     HEAD: tl.constexpr,  # noqa: N803
     WIDTH: tl.constexpr,  # noqa: N803
     DROPS: tl.constexpr,  # noqa: N803
@@ -56,11 +66,11 @@ def _forward(
     row, head = tl.program_id(0), tl.program_id(1)
     token, column = row * WIDTH + tl.arange(0, WIDTH), head * HEAD + tl.arange(0, HEAD)
     at = token[:, None] * (3 * DIM) + column[None, :]
-    value = tl.load(qkv + at + 2 * DIM)
-    chances = _chances(tl.load(qkv + at), tl.load(qkv + at + DIM), tl.load(names + token), scale)
+    query, key = _biased(qkv, bias, at, column), _biased(qkv + DIM, bias + DIM, at, column)
+    value = _biased(qkv + 2 * DIM, bias + 2 * DIM, at, column)
+    chances = _chances(query, key, tl.load(names + token), scale)
     if DROPS:
-        seed = tl.load(seeds).to(tl.uint32)
-        chances = chances * _kept(seed, row * (DIM // HEAD) + head, limit, factor, WIDTH)
+        chances = chances * _factors(seeds, row * (DIM // HEAD) + head, limit, factor, WIDTH)
     found = tl.dot(chances.to(value.dtype), value)
     tl.store(out + token[:, None] * DIM + column[None, :], found.to(value.dtype))
 
@@ -69,9 +79,11 @@ def _forward(
 def _backward(
     gradient,
     qkv,
+    bias,
     names,
     seeds,
     out,
+    sums,
     scale,
     limit,
     factor,
@@ -83,42 +95,64 @@ def _backward(
     row, head = tl.program_id(0), tl.program_id(1)
     token, column = row * WIDTH + tl.arange(0, WIDTH), head * HEAD + tl.arange(0, HEAD)
     at = token[:, None] * (3 * DIM) + column[None, :]
-    query, key, value = tl.load(qkv + at), tl.load(qkv + at + DIM), tl.load(qkv + at + 2 * DIM)
+    query, key = _biased(qkv, bias, at, column), _biased(qkv + DIM, bias + DIM, at, column)
+    value = _biased(qkv + 2 * DIM, bias + 2 * DIM, at, column)
     given = tl.load(gradient + token[:, None] * DIM + column[None, :])
     chances = _chances(query, key, tl.load(names + token), scale)
     wanted = tl.dot(given, tl.trans(value))
-    kept = chances
+    dropped = chances
     if DROPS:
-        seed = tl.load(seeds).to(tl.uint32)
-        factors = _kept(seed, row * (DIM // HEAD) + head, limit, factor, WIDTH)
-        kept, wanted = chances * factors, wanted * factors
-    tl.store(out + at + 2 * DIM, tl.dot(tl.trans(kept.to(value.dtype)), given).to(value.dtype))
+        factors = _factors(seeds, row * (DIM // HEAD) + head, limit, factor, WIDTH)
+        dropped, wanted = chances * factors, wanted * factors
+    of_value = tl.dot(tl.trans(dropped.to(value.dtype)), given)
+    tl.store(out + at + 2 * DIM, of_value.to(value.dtype))
+    tl.atomic_add(sums + 2 * DIM + column, tl.sum(of_value, 0))
     scores = chances * (wanted - tl.sum(chances * wanted, 1)[:, None]) * scale
     scores = scores.to(value.dtype)
-    tl.store(out + at, tl.dot(scores, key).to(value.dtype))
-    tl.store(out + at + DIM, tl.dot(tl.trans(scores), query).to(value.dtype))
+    of_query = tl.dot(scores, key)
+    tl.store(out + at, of_query.to(value.dtype))
+    tl.atomic_add(sums + column, tl.sum(of_query, 0))
+    of_key = tl.dot(tl.trans(scores), query)
+    tl.store(out + at + DIM, of_key.to(value.dtype))
+    tl.atomic_add(sums + DIM + column, tl.sum(of_key, 0))
 
 
-def forward(qkv: Tensor, names: Tensor, seed: Tensor, heads: int, width: int, dropout: float) -> Tensor:
-    """Attend within names.  # (tokens, 3 dim), (tokens,), (1,) -> (tokens, dim)"""
+def attend(
+    qkv: Tensor,
+    bias: Tensor,
+    names: Tensor,
+    seed: Tensor | None,
+    *,
+    heads: int,
+    width: int,
+    dropout: float,
+) -> Tensor:
+    """Add a bias and attend within names.  # (tokens, 3 dim), (3 dim,), (tokens,) -> (tokens, dim)"""
     dim = qkv.shape[1] // 3
     out = qkv.new_empty(len(qkv), dim)
-    _forward[_grid(qkv, heads, width)](qkv, names, seed, out, **_options(dim, heads, width, dropout))
+    arguments = (qkv, bias, names, names if seed is None else seed, out)
+    _forward[(len(qkv) // width, heads)](*arguments, **_options(dim, heads, width, dropout))
     return out
 
 
-def backward(
-    gradient: Tensor, qkv: Tensor, names: Tensor, seed: Tensor, heads: int, width: int, dropout: float
+def attend_gradient(
+    gradient: Tensor,
+    qkv: Tensor,
+    bias: Tensor,
+    names: Tensor,
+    seed: Tensor | None,
+    sums: Tensor,
+    *,
+    heads: int,
+    width: int,
+    dropout: float,
 ) -> Tensor:
-    """Return the gradient of `qkv`.  # (tokens, dim), (tokens, 3 dim), (tokens,), (1,) -> (tokens, 3 dim)"""
+    """Return the gradient of `qkv`, and add that of its bias to `sums` (3 dim,).  # (tokens, 3 dim)"""
     out = torch.empty_like(qkv)
+    arguments = (gradient, qkv, bias, names, names if seed is None else seed, out, sums)
     options = _options(qkv.shape[1] // 3, heads, width, dropout)
-    _backward[_grid(qkv, heads, width)](gradient.contiguous(), qkv, names, seed, out, **options)
+    _backward[(len(qkv) // width, heads)](*arguments, **options)
     return out
-
-
-def _grid(qkv: Tensor, heads: int, width: int) -> tuple[int, int]:
-    return len(qkv) // width, heads
 
 
 def _options(dim: int, heads: int, width: int, dropout: float) -> dict[str, Any]:
@@ -132,30 +166,3 @@ def _options(dim: int, heads: int, width: int, dropout: float) -> dict[str, Any]
         "DROPS": dropout > 0,
         "num_warps": 4 if width <= _WIDE else 8,
     }
-
-
-_operation = torch.library.custom_op("sapbert::attend", forward, mutates_args=())
-_gradient = torch.library.custom_op("sapbert::attend_gradient", backward, mutates_args=())
-
-
-_operation.register_fake(lambda qkv, *_: qkv.new_empty(qkv.shape[0], qkv.shape[1] // 3))
-_gradient.register_fake(lambda _gradient, qkv, *_: torch.empty_like(qkv))
-
-
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001 - torch names them
-    ctx.save_for_backward(*inputs[:3])
-    ctx.settings = inputs[3:]
-
-
-def _differentiate(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    return _gradient(gradient, *ctx.saved_tensors, *ctx.settings), None, None, None, None, None
-
-
-_operation.register_autograd(_differentiate, setup_context=_remember)
-
-
-def attend_in_kernel(qkv: Tensor, names: Tensor, heads: int, width: int, dropout: float) -> Tensor:
-    """Attend within names; fits `attention.Attend`."""
-    seed = torch.randint(2**31, (1,), device=qkv.device) if dropout else names[:1].long()
-    found: Tensor = _operation(qkv, names, seed, heads, width, dropout)
-    return found

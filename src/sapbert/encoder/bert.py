@@ -12,7 +12,6 @@ gradients. What flows through the layers is in the given precision; sums inside 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from sapbert.encoder.attention import Attend, dropped
+from sapbert.encoder.layers import SEEDS, Layer, Shape, Weights, dropped, normed
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.rows import Rows
 from sapbert.encoder.transfer import sendable, to_device
@@ -80,29 +79,6 @@ class RowTensors(NamedTuple):
             tensor.copy_(sendable(part, tensor.device), non_blocking=True)
 
 
-class _Layer(NamedTuple):
-    """The weights of one layer."""
-
-    qkv: tuple[Tensor, Tensor]
-    joined: tuple[Tensor, Tensor]
-    first_norm: tuple[Tensor, Tensor]
-    up: tuple[Tensor, Tensor]
-    down: tuple[Tensor, Tensor]
-    second_norm: tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What the layers of a model share."""
-
-    heads: int
-    width: int
-    epsilon: float
-    hidden_dropout: float
-    attention_dropout: float
-    attend: Attend
-
-
 class RowEncoder:
     """A model's encoder over rows; `refresh` takes up what has changed in its weights."""
 
@@ -113,20 +89,19 @@ class RowEncoder:
         *,
         width: int,
         dtype: torch.dtype,
-        attend: Attend,
+        layer: Layer,
         compiled: bool,
     ) -> None:
-        """Compute in `dtype`; `compiled` lets torch fuse what lies between matrix products."""
+        """Compute in `dtype`, layers by `layer`; `compiled` lets torch fuse what lies before the first."""
         self.model = model
         self._picks = pooling in (Pooling.CLS, Pooling.FIRST)
-        self.width, self._dtype, self._attend = width, dtype, attend
+        self.width, self._dtype, self._layer = width, dtype, layer
         self._compiled = compiled
-        self._layer = torch.compile(_layer, fullgraph=True) if compiled else _layer
         self._embed = torch.compile(_embed, fullgraph=True) if compiled else _embed
-        self._layers: list[_Layer] = []
+        self._layers: list[Weights] = []
         self._parts: list[tuple[nn.Parameter, Tensor, slice]] = []
-        for layer in model.get_submodule("encoder.layer").children():
-            self._layers.append(self._copy(layer))
+        for module in model.get_submodule("encoder.layer").children():
+            self._layers.append(self._copy(module))
 
     def refresh(self) -> None:
         """Copy the weights of the model as they are now."""
@@ -155,33 +130,31 @@ class RowEncoder:
         """Return one vector a name, not normalised; a model in training drops out.  # (names, dim)"""
         config = self.model.config
         drops = self.model.training
-        shape = _Shape(
+        shape = Shape(
             config.num_attention_heads,
             self.width,
             config.layer_norm_eps,
             config.hidden_dropout_prob if drops else 0.0,
             config.attention_probs_dropout_prob if drops else 0.0,
-            self._attend,
         )
-        self._let_vary(rows.ids, rows.positions, rows.picks)
+        if self._compiled:
+            # Else it is made anew for the second number of tokens that it meets.
+            for tensor in (rows.ids, rows.positions):
+                torch._dynamo.maybe_mark_dynamic(tensor, 0)  # noqa: SLF001 - its documented name
         hidden = self._embed(rows.ids, rows.positions, self._tables(), shape).to(self._dtype)  # (tokens, dim)
         last = len(self._layers) - 1
+        seeds = torch.randint(2**31, (last + 1, SEEDS), device=hidden.device) if drops else None
         for number, layer in enumerate(self._layers):
-            self._let_vary(hidden, rows.names)
             picks = rows.picks if self._picks and number == last else None
-            hidden = self._layer(hidden, rows.names, picks, layer, shape)
+            hidden = self._layer(
+                hidden, rows.names, picks, None if seeds is None else seeds[number], layer, shape
+            )
         return hidden.float() if self._picks else _mean(hidden, rows)
 
-    def _let_vary(self, *tensors: Tensor) -> None:
-        """Let compiled code take any number of tokens: else it is made anew for the second that it meets."""
-        if self._compiled:
-            for tensor in tensors:
-                torch._dynamo.maybe_mark_dynamic(tensor, 0)  # noqa: SLF001 - its documented name
-
-    def _copy(self, layer: nn.Module) -> _Layer:
+    def _copy(self, layer: nn.Module) -> Weights:
         maps = [layer.get_submodule(name) for name in _MAPS]
         joined = [maps[:_JOINED], *([single] for single in maps[_JOINED:])]
-        return _Layer(*((self._joined(group, "weight"), self._joined(group, "bias")) for group in joined))
+        return Weights(*((self._joined(group, "weight"), self._joined(group, "bias")) for group in joined))
 
     def _joined(self, maps: Sequence[nn.Module], part: str) -> Tensor:
         """Make room for the weights of some maps, one below the other."""
@@ -211,43 +184,11 @@ class RowEncoder:
         }
 
 
-def _embed(ids: Tensor, positions: Tensor, tables: dict[str, Any], shape: _Shape) -> Tensor:
+def _embed(ids: Tensor, positions: Tensor, tables: dict[str, Any], shape: Shape) -> Tensor:
     """Look tokens and positions up.  # (tokens,), (tokens,) -> (tokens, dim)"""
     found = functional.embedding(ids, tables["word"], tables["padding"])
     found = found + functional.embedding(positions + tables["first"], tables["position"]) + tables["kind"][0]
-    return dropped(_normed(found, tables["norm"], shape.epsilon), shape.hidden_dropout)
-
-
-def _layer(hidden: Tensor, names: Tensor, picks: Tensor | None, layer: _Layer, shape: _Shape) -> Tensor:
-    """One layer over all tokens, or for some of them what it is for those.  # (tokens, dim) -> same"""
-    qkv = functional.linear(hidden, *layer.qkv)  # (tokens, 3 dim)
-    found = shape.attend(qkv, names, shape.heads, shape.width, shape.attention_dropout)
-    if picks is not None:
-        hidden, found = _Pick.apply(hidden, picks), _Pick.apply(found, picks)  # type: ignore[no-untyped-call]
-    found = dropped(functional.linear(found, *layer.joined), shape.hidden_dropout)
-    middle = _normed(hidden + found, layer.first_norm, shape.epsilon)
-    found = functional.linear(functional.gelu(functional.linear(middle, *layer.up)), *layer.down)
-    found = dropped(found, shape.hidden_dropout)
-    return _normed(middle + found, layer.second_norm, shape.epsilon)
-
-
-class _Pick(torch.autograd.Function):
-    """Look different rows up: to add gradients up, as for any rows, compiled code would sort them first."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, picks: Tensor) -> Tensor:
-        ctx.save_for_backward(picks)
-        ctx.rows = len(hidden)
-        return hidden.index_select(0, picks)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (picks,), (gradient,) = ctx.saved_tensors, gradients
-        return gradient.new_zeros(ctx.rows, gradient.shape[1]).index_copy(0, picks.long(), gradient), None
-
-
-def _normed(hidden: Tensor, norm: tuple[Tensor, Tensor], epsilon: float) -> Tensor:
-    return functional.layer_norm(hidden, hidden.shape[-1:], *norm, epsilon)
+    return dropped(normed(found, tables["norm"], shape.epsilon), shape.hidden_dropout)
 
 
 def _mean(hidden: Tensor, rows: RowTensors) -> Tensor:

@@ -34,7 +34,6 @@ from transformers import (
 
 from sapbert.artifacts import fingerprint_of
 from sapbert.encoder.adapters import base_of, load_adapters
-from sapbert.encoder.attention import attention_for
 from sapbert.encoder.batching import OnProgress, TokenRows, encode_distinct, plan_batches
 from sapbert.encoder.bert import RowEncoder, can_lay
 from sapbert.encoder.folder import (
@@ -48,6 +47,7 @@ from sapbert.encoder.folder import (
     stored_pooling,
     stored_sparse_weight,
 )
+from sapbert.encoder.layers import layer_for
 from sapbert.encoder.pooling import Pooling, pool
 from sapbert.encoder.rows import WIDTH
 from sapbert.encoder.stream import RowStream, processes_for
@@ -231,7 +231,7 @@ class TransformerEncoder:
             self.pooling,
             width=WIDTH,
             dtype=self._dtype,
-            attend=attention_for(device, head=head),
+            layer=layer_for(device, head=head),
             compiled=False,
         )
         cut_to(self.tokenizer, self.max_length)

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sapbert.encoder.attention import attention_for
 from sapbert.encoder.bert import Gradients, RowEncoder, RowTensors, can_lay
+from sapbert.encoder.layers import layer_for
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.rows import WIDTH, Rows
 from sapbert.encoder.transfer import sendable, to_device
@@ -67,7 +67,7 @@ def _captured(plain: Step, encoder: TransformerEncoder, compiled: bool) -> TakeS
         encoder.pooling,
         width=WIDTH,
         dtype=torch.bfloat16,
-        attend=attention_for(plain.device, head=encoder.dimension // heads),
+        layer=layer_for(plain.device, head=encoder.dimension // heads),
         compiled=compiled,
     )
     pad_id = encoder.tokenizer.pad_token_id

@@ -1,0 +1,145 @@
+"""One layer of BERT as matrix products and four kernels, with its gradient written out; needs Triton.
+
+Written out, since autograd would add up what comes back on two ways by a pass of its own: here the product
+adds to what is there. A bias is added by the kernel after its product, and that kernel's gradient adds up the
+bias's (`layer_kernels`). Where no gradient is asked for, the product that is activated does so itself, by
+tanh's formula, which differs from erf's by less than bfloat16 rounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sapbert.encoder.attention_kernel import attend, attend_gradient
+from sapbert.encoder.layer_kernels import Normed, add_norm, add_norm_gradient, gelu, gelu_gradient
+from sapbert.encoder.layers import Shape, Weights
+
+_MAPS = len(Weights._fields)
+
+
+def fused_layer(
+    hidden: Tensor,
+    names: Tensor,
+    picks: Tensor | None,
+    seeds: Tensor | None,
+    weights: Weights,
+    shape: Shape,
+) -> Tensor:
+    """Compute a layer; fits `layers.Layer`."""
+    if not torch.is_grad_enabled():
+        return _inferred(hidden, names, picks, weights, shape)
+    flat = (tensor for pair in weights for tensor in pair)
+    found: Tensor = _Layer.apply(hidden, names, picks, seeds, shape, *flat)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _inferred(hidden: Tensor, names: Tensor, picks: Tensor | None, weights: Weights, shape: Shape) -> Tensor:
+    rows = {"heads": shape.heads, "width": shape.width, "dropout": 0.0}
+    plainly: dict[str, Any] = {"epsilon": shape.epsilon, "dropout": 0.0, "keeps": False}
+    found = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **rows)
+    if picks is not None:
+        hidden, found = hidden.index_select(0, picks), found.index_select(0, picks)
+    product, bias = found @ weights.joined[0].T, weights.joined[1]
+    middle = add_norm(product, bias, hidden, weights.first_norm, None, **plainly).out
+    active = torch._addmm_activation(weights.up[1], middle, weights.up[0].T, use_gelu=True)  # noqa: SLF001
+    product, bias = active @ weights.down[0].T, weights.down[1]
+    return add_norm(product, bias, middle, weights.second_norm, None, **plainly).out
+
+
+class _Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        names: Tensor,
+        picks: Tensor | None,
+        seeds: Tensor | None,
+        shape: Shape,
+        *flat: Tensor,
+    ) -> Tensor:
+        weights = _weights(flat)
+        norming: dict[str, Any] = {"epsilon": shape.epsilon, "dropout": shape.hidden_dropout, "keeps": True}
+        qkv = hidden @ weights.qkv[0].T
+        attended = attend(qkv, weights.qkv[1], names, _seed(seeds, 0), **_attending(shape))
+        residual = hidden
+        if picks is not None:
+            residual, attended = hidden.index_select(0, picks), attended.index_select(0, picks)
+        product, bias = attended @ weights.joined[0].T, weights.joined[1]
+        first = add_norm(product, bias, residual, weights.first_norm, _seed(seeds, 1), **norming)
+        up = first.out @ weights.up[0].T
+        active = gelu(up, weights.up[1])
+        product, bias = active @ weights.down[0].T, weights.down[1]
+        second = add_norm(product, bias, first.out, weights.second_norm, _seed(seeds, 2), **norming)
+        ctx.shape = shape
+        kept = (hidden, names, picks, seeds, qkv, attended, *first, up, active, second.total, second.stats)
+        ctx.save_for_backward(*kept, *flat)
+        return second.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        shape: Shape = ctx.shape
+        saved = ctx.saved_tensors
+        hidden, names, picks, seeds, qkv, attended, out, total, stats, up, active = saved[:11]
+        weights = _weights(saved[-2 * _MAPS :])
+        dim, wide = hidden.shape[1], up.shape[1]
+        sums = hidden.new_zeros(9 * dim + wide, dtype=torch.float32)
+        of_second, of_up, of_first, of_qkv = sums.split((3 * dim, wide, 3 * dim, 3 * dim))
+        second, dropout = Normed(out, saved[11], saved[12]), shape.hidden_dropout
+
+        residual, product = add_norm_gradient(
+            gradients[0].contiguous(),
+            second,
+            weights.second_norm[0],
+            _seed(seeds, 2),
+            of_second,
+            dropout=dropout,
+        )
+        down = product.T @ active
+        product = gelu_gradient(product @ weights.down[0], up, weights.up[1], of_up)
+        raised = product.T @ out
+        residual, product = add_norm_gradient(
+            torch.addmm(residual, product, weights.up[0]),
+            Normed(out, total, stats),
+            weights.first_norm[0],
+            _seed(seeds, 1),
+            of_first,
+            dropout=dropout,
+        )
+        joined = product.T @ attended
+        given = product @ weights.joined[0]
+        if picks is not None:
+            residual, given = (_put_back(tensor, picks, len(hidden)) for tensor in (residual, given))
+        product = attend_gradient(
+            given, qkv, weights.qkv[1], names, _seed(seeds, 0), of_qkv, **_attending(shape)
+        )
+        looked = product.T @ hidden
+        sizes = (dim, dim, dim, wide, dim, dim, dim, 3 * dim)
+        bias_2, gain_2, shift_2, bias_up, bias_1, gain_1, shift_1, bias_qkv = sums.to(hidden.dtype).split(
+            sizes
+        )
+        found = Weights(
+            (looked, bias_qkv), (joined, bias_1), (gain_1, shift_1),
+            (raised, bias_up), (down, bias_2), (gain_2, shift_2),
+        )  # fmt: skip
+        flat = (tensor for pair in found for tensor in pair)
+        return torch.addmm(residual, product, weights.qkv[0]), None, None, None, None, *flat
+
+
+def _weights(flat: tuple[Tensor, ...]) -> Weights:
+    return Weights(*zip(flat[::2], flat[1::2], strict=True))
+
+
+def _attending(shape: Shape) -> dict[str, Any]:
+    return {"heads": shape.heads, "width": shape.width, "dropout": shape.attention_dropout}
+
+
+def _seed(seeds: Tensor | None, place: int) -> Tensor | None:
+    return None if seeds is None else seeds[place : place + 1]
+
+
+def _put_back(picked: Tensor, picks: Tensor, tokens: int) -> Tensor:
+    """Give tokens that were not picked nothing.  # (picks, dim) -> (tokens, dim)"""
+    return picked.new_zeros(tokens, picked.shape[1]).index_copy_(0, picks.long(), picked)

@@ -1,0 +1,144 @@
+"""One layer of BERT over names that share rows: the plain way, which runs anywhere, and which way to take.
+
+A row holds several names, and a token may look at tokens of its own name only. The plain way computes the
+scores of a whole row and drops those across names. On a GPU the layer is written out with kernels of our own
+(`fused_layer`), where these work; both take and give the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+_HEADS = (16, 32, 64, 128)
+"""What a kernel lays out on the chip is a power of two, and at least what a matrix unit takes."""
+SEEDS = 3
+"""Places of a layer that drop out: chances, and what is added to its two sums."""
+log = logging.getLogger(__name__)
+
+
+class Weights(NamedTuple):
+    """Of one layer: weight and bias of each map, the first of which gives query, key and value."""
+
+    qkv: tuple[Tensor, Tensor]
+    joined: tuple[Tensor, Tensor]
+    first_norm: tuple[Tensor, Tensor]
+    up: tuple[Tensor, Tensor]
+    down: tuple[Tensor, Tensor]
+    second_norm: tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the layers of a model share."""
+
+    heads: int
+    width: int
+    """Tokens of a row."""
+    epsilon: float
+    hidden_dropout: float
+    attention_dropout: float
+
+
+class Layer(Protocol):
+    """A way to compute a layer."""
+
+    def __call__(
+        self,
+        hidden: Tensor,
+        names: Tensor,
+        picks: Tensor | None,
+        seeds: Tensor | None,
+        weights: Weights,
+        shape: Shape,
+    ) -> Tensor:
+        """Return what the layer gives for all tokens, or for some `picks` of them.
+
+        `names` numbers the name of each token; `seeds` (3,) are what dropout may be drawn from, none where
+        nothing is dropped.  # (tokens, dim), (tokens,), (picks,) -> (tokens or picks, dim)
+        """
+        ...
+
+
+def plain_layer(
+    hidden: Tensor,
+    names: Tensor,
+    picks: Tensor | None,
+    seeds: Tensor | None,  # noqa: ARG001 - torch's own dropout draws for itself
+    weights: Weights,
+    shape: Shape,
+) -> Tensor:
+    """Compute a layer with torch's own operations; fits `Layer`."""
+    found = attend_plainly(functional.linear(hidden, *weights.qkv), names, shape)
+    if picks is not None:
+        hidden, found = hidden.index_select(0, picks), found.index_select(0, picks)
+    found = dropped(functional.linear(found, *weights.joined), shape.hidden_dropout)
+    middle = normed(hidden + found, weights.first_norm, shape.epsilon)
+    found = functional.linear(functional.gelu(functional.linear(middle, *weights.up)), *weights.down)
+    found = dropped(found, shape.hidden_dropout)
+    return normed(middle + found, weights.second_norm, shape.epsilon)
+
+
+def attend_plainly(qkv: Tensor, names: Tensor, shape: Shape) -> Tensor:
+    """Attend within names with matrix products and a softmax.  # (tokens, 3 dim), (tokens,) -> (tokens, dim)"""
+    parts = qkv.view(-1, shape.width, 3, shape.heads, qkv.shape[1] // 3 // shape.heads)
+    query, key, value = parts.permute(2, 0, 3, 1, 4)  # (rows, heads, width, head)
+    name = names.view(-1, 1, shape.width)
+    same = (name.transpose(1, 2) == name)[:, None]  # (rows, 1, width, width)
+    scores = (query @ key.transpose(2, 3)) * key.shape[-1] ** -0.5
+    chances = dropped(scores.masked_fill(~same, -inf).softmax(-1), shape.attention_dropout)
+    found: Tensor = chances @ value
+    return found.transpose(1, 2).reshape(len(qkv), -1)
+
+
+def dropped(tensor: Tensor, dropout: float) -> Tensor:
+    """Drop numbers out; where none are to be dropped nothing is drawn."""
+    return functional.dropout(tensor, dropout) if dropout else tensor
+
+
+def normed(hidden: Tensor, norm: tuple[Tensor, Tensor], epsilon: float) -> Tensor:
+    """Normalise each token."""
+    return functional.layer_norm(hidden, hidden.shape[-1:], *norm, epsilon)
+
+
+@cache
+def layer_for(device: torch.device, *, head: int) -> Layer:
+    """Return the fastest way on a device for heads of this size; it is tried, and told, once."""
+    if device.type != "cuda" or head not in _HEADS:
+        return plain_layer
+    try:
+        from sapbert.encoder.fused_layer import fused_layer
+
+        # Tried, since Triton needs a C compiler, and looks for it no sooner than it must.
+        _try(fused_layer, device, head)
+    except Exception as error:  # noqa: BLE001 - in whatever way a compiler or a driver fails
+        told = str(error).partition("\n")[0]
+        log.warning("layers have no kernels here (%s); going the plain way", told)
+        return plain_layer
+    return fused_layer
+
+
+def _try(layer: Layer, device: torch.device, head: int) -> None:
+    """Compute a layer and its gradient."""
+
+    def ones(*size: int) -> Tensor:
+        return torch.ones(size, dtype=torch.bfloat16, device=device, requires_grad=True)
+
+    outs = (3 * head, head, None, 4 * head, head, None)
+    ins = (head, head, None, head, 4 * head, None)
+    maps = (
+        (ones(n, m), ones(n)) if n and m else (ones(head), ones(head)) for n, m in zip(outs, ins, strict=True)
+    )
+    names, seeds = (torch.zeros(n, dtype=torch.int32, device=device) for n in (_HEADS[0], SEEDS))
+    found = layer(
+        ones(len(names), head), names, None, seeds, Weights(*maps), Shape(1, len(names), 1e-12, 0.1, 0.1)
+    )
+    found.sum().backward()
+    torch.cuda.synchronize(device)
