@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -21,6 +21,7 @@ from gpu_bench import Bench, Figures, Variant
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.rows import Rows
 from sapbert.training.batches import Batch
+from sapbert.training.step import Scale, StepReport
 from sapbert.training.unread import Unread
 
 
@@ -52,7 +53,7 @@ def _dropout(bench: Bench) -> Figures:
     losses = []
     for seed in (1, 2, 1, 2, 3):
         torch.manual_seed(seed)
-        losses.append(ours.take(batch, identity).loss.item())
+        losses.append(ours.take.prepare(batch)(identity).loss.item())
     bench.say(f"losses with seeds 1, 2, 1, 2, 3: {losses}")
     return {"seeds": [1, 2, 1, 2, 3], "losses": losses}
 
@@ -61,7 +62,7 @@ def _compared(bench: Bench, model: PreTrainedModel, batch: Batch) -> Figures:
     exact, loss = _gradient(model, lambda: _padded(bench, model, batch, half=False))
     row: Figures = {"fp32": {"loss": loss}}
     for name, work in (
-        ("ours", lambda: Variant(compiled=False).step(bench, model)(batch, identity).loss),
+        ("ours", lambda: Variant(compiled=False).step(bench, model).prepare(batch)(identity).loss),
         ("padded_bf16", lambda: _padded(bench, model, batch, half=True)),
     ):
         found, loss = _gradient(model, work)
@@ -95,7 +96,7 @@ def working(bench: Bench) -> Variant:
     batch = next(bench.batches(bench.few_pairs).after(0, 1))
     for variant in (Variant(), Variant(compiled=False), PLAINEST):
         try:
-            variant.step(bench, bench.model())(batch, identity)
+            variant.step(bench, bench.model()).prepare(batch)(identity)
         except Exception:  # noqa: BLE001 - compilers fail in whatever way they like, and the next may not
             bench.say(f"{variant} cannot be computed:\n{traceback.format_exc()}")
         else:
@@ -111,7 +112,8 @@ def step(bench: Bench) -> Iterator[Figures]:
     turns: dict[str, list[float]] = {"reference": [], "ours": []}
     for turn in range(size.turns + 1):
         start = turn * size.steps
-        slow, fast = (batches.after(start, start + n) for n in (size.slow_steps, size.steps))
+        slow = batches.after(start, start + size.slow_steps)
+        fast = batches.ready(start, start + size.steps, ours.take.prepare)
         turns["reference"].append(bench.seconds(partial(list, map(theirs, slow))) / size.slow_steps)
         turns["ours"].append(bench.seconds(partial(ours.run, fast)) / size.steps)
         bench.say(
@@ -124,7 +126,9 @@ def step(bench: Bench) -> Iterator[Figures]:
                 "turns": turns,
                 "times_faster": found["reference"] / found["ours"],
                 "shapes_captured": sorted(ours.take.prepared),
+                "main_thread_ms_a_step": ours.host,
             }
+            bench.say(f"main thread: {ours.host}")
 
 
 class _Ours:
@@ -135,18 +139,32 @@ class _Ours:
         self.model.train()
         self.take = variant.step(bench, self.model)
         self.optimizer = optimizer_of(self.model)
+        self.host: Figures = {}
         self._bench = bench
 
-    def run(self, batches: Iterator[Batch]) -> None:
-        """Take a step with each batch."""
+    def run(self, steps: Iterable[Callable[[Scale], StepReport]]) -> None:
+        """Take steps, and note where the time of the thread that takes them goes."""
         unread = Unread(self._bench.device, 2 * self._bench.size.batch)
-        for number, batch in enumerate(batches):
+        parts, cpu = np.zeros(5), time.thread_time()
+        clock = [time.perf_counter()] * 5
+        number = 0
+        for number, take in enumerate(steps, 1):
+            clock[0] = time.perf_counter()
             torch.manual_seed(number)
             self.optimizer.zero_grad(set_to_none=True)
-            unread.add(number, 0.0, self.take(batch, identity))
+            clock[1] = time.perf_counter()
+            report = take(identity)
+            clock[2] = time.perf_counter()
             self.optimizer.step()
+            clock[3] = time.perf_counter()
+            unread.add(number, 0.0, report)
             unread.read(to_the_last=False)
+            parts += np.diff([clock[4], *clock[:4], time.perf_counter()])
+            clock[4] = time.perf_counter()
         unread.read(to_the_last=True)
+        names = ("waiting for names", "seed, zero_grad", "graph", "optimizer", "figures of steps before")
+        self.host = dict(zip(names, (parts / number * 1000).round(3).tolist(), strict=True))
+        self.host["on a core"] = round((time.thread_time() - cpu) / number * 1000, 3)
 
 
 PLAINEST = Variant(kernels=False, compiled=False)
@@ -181,16 +199,17 @@ def _device_time(bench: Bench, variant: Variant, batches: list[Batch]) -> Figure
     ours = _Ours(bench, variant)
     start = time.perf_counter()
     for batch in batches:
-        ours.take(batch, identity)
+        ours.take.prepare(batch)(identity)
         ours.optimizer.step()
     bench.wait()
-    repeats = range(bench.size.repeats)
+    repeats, steps = range(bench.size.repeats), list(map(ours.take.prepare, batches * 4))
     graphs = [median(bench.seconds(one.run) for _ in repeats) * 1000 for one in ours.take.prepared.values()]
     rows = [len(Rows.of(b.tokens, Pooling.CLS, pad_id=0, width=variant.width)) for b in batches]
     return {
         "seconds_to_prepare": time.perf_counter() - start,
         "graph_ms": dict(zip(map(str, ours.take.prepared), graphs, strict=True)),
-        "steps_ms": bench.seconds(partial(ours.run, iter(batches * 4))) / len(batches) * 250,
+        "steps_ms": bench.seconds(partial(ours.run, steps)) / len(steps) * 1000,
+        "main_thread_ms": ours.host,
         "optimizer_ms": median(bench.seconds(ours.optimizer.step) for _ in repeats) * 1000,
         "optimizer_beside_graph_ms": median(bench.seconds(partial(_beside, ours)) for _ in repeats) * 1000,
         "rows": [min(rows), float(np.mean(rows)), max(rows)],
@@ -213,10 +232,11 @@ def _beside(ours: _Ours) -> None:
 def profiled(bench: Bench) -> Iterator[Figures]:
     """Where the time of our step goes, kernel by kernel."""
     ours, batches = _Ours(bench, working(bench)), list(bench.batches(bench.few_pairs).after(0, 6))
-    ours.run(iter(batches))
+    ours.run(map(ours.take.prepare, batches))
     bench.wait()
+    steps = list(map(ours.take.prepare, batches))
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
-        ours.run(iter(batches))
+        ours.run(steps)
         bench.wait()
     rows = found.key_averages()
     key = "self_cuda_time_total" if bench.device.type == "cuda" else "self_cpu_time_total"

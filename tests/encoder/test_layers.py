@@ -83,7 +83,17 @@ def test_where_kernels_do_not_work_layers_are_plain_and_that_is_said_once(
 @pytest.mark.skipif(INTERPRETED or not find_spec("triton"), reason="Triton comes with torch for a GPU")
 def test_what_is_said_of_kernels_holds_in_an_interpreter() -> None:
     """In a process of its own, since Triton looks for the variable when it is loaded."""
-    pytest_here = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "test_kernels"]
+    pytest_here = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        __file__,
+        "-k",
+        "test_kernels",
+    ]
     done = subprocess.run(
         pytest_here, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
     )

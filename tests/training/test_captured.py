@@ -50,7 +50,7 @@ def gradients(
     take: TakeStep, encoder: TransformerEncoder, batch: Batch
 ) -> tuple[float, int, dict[str, Tensor]]:
     encoder.model.zero_grad(set_to_none=True)
-    report = take(batch, identity)
+    report = take.prepare(batch)(identity)
     found = {name: p.grad.clone() for name, p in encoder.model.named_parameters() if p.grad is not None}
     return report.loss.item(), int(report.positives + report.negatives), found
 
@@ -136,7 +136,7 @@ def test_a_run_that_cannot_capture_says_so_and_goes_the_plain_way(
     def fail(*_: object) -> None:
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr(CapturedStep, "_prepare", fail)
+    monkeypatch.setattr(CapturedStep, "_make", fail)
     few = settings(epochs=0.1, held_out=0)
     with caplog.at_level(logging.WARNING):
         train(tiny_pairs, str(tiny_base), tmp_path / "model", few, device=CPU)

@@ -106,15 +106,15 @@ def _backward(
         dropped, wanted = chances * factors, wanted * factors
     of_value = tl.dot(tl.trans(dropped.to(value.dtype)), given)
     tl.store(out + at + 2 * DIM, of_value.to(value.dtype))
-    tl.atomic_add(sums + 2 * DIM + column, tl.sum(of_value, 0))
+    tl.atomic_add(sums + 2 * DIM + column, tl.sum(of_value, 0), sem="relaxed")
     scores = chances * (wanted - tl.sum(chances * wanted, 1)[:, None]) * scale
     scores = scores.to(value.dtype)
     of_query = tl.dot(scores, key)
     tl.store(out + at, of_query.to(value.dtype))
-    tl.atomic_add(sums + column, tl.sum(of_query, 0))
+    tl.atomic_add(sums + column, tl.sum(of_query, 0), sem="relaxed")
     of_key = tl.dot(tl.trans(scores), query)
     tl.store(out + at + DIM, of_key.to(value.dtype))
-    tl.atomic_add(sums + DIM + column, tl.sum(of_key, 0))
+    tl.atomic_add(sums + DIM + column, tl.sum(of_key, 0), sem="relaxed")
 
 
 def attend(

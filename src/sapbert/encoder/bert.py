@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
@@ -24,7 +22,7 @@ from transformers import PreTrainedModel
 from sapbert.encoder.layers import SEEDS, Layer, Shape, Weights, dropped, normed
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.rows import Rows
-from sapbert.encoder.transfer import sendable, to_device
+from sapbert.encoder.transfer import to_device
 
 _FAMILIES = ("bert", "roberta", "xlm-roberta")
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
@@ -71,12 +69,13 @@ class RowTensors(NamedTuple):
     @classmethod
     def of(cls, rows: Rows, device: torch.device) -> RowTensors:
         """Copy rows to a device, without waiting for what it has to do before."""
-        return cls(*(to_device(part, device) for part in _arrays(rows)))
+        return cls.within(to_device(rows.packed, device), rows.tokens)
 
-    def fill(self, rows: Rows) -> None:
-        """Put other rows of the same shape in the place of these."""
-        for tensor, part in zip(self, _arrays(rows), strict=True):
-            tensor.copy_(sendable(part, tensor.device), non_blocking=True)
+    @classmethod
+    def within(cls, packed: Tensor, tokens: int) -> RowTensors:
+        """See the parts of what `Rows` has packed."""
+        *of_tokens, weights = packed[: 4 * tokens].view(4, tokens)
+        return cls(*of_tokens, picks=packed[4 * tokens :], weights=weights.view(torch.float32))
 
 
 class RowEncoder:
@@ -196,7 +195,3 @@ def _mean(hidden: Tensor, rows: RowTensors) -> Tensor:
     # Padding weighs nothing, so it may go to any name.
     total = hidden.new_zeros(len(rows.picks), hidden.shape[1], dtype=torch.float32)
     return total.index_add(0, rows.names.clamp(min=0), hidden.float() * rows.weights[:, None])
-
-
-def _arrays(rows: Rows) -> tuple[NDArray[np.generic], ...]:
-    return rows.ids, rows.positions, rows.names, rows.picks, rows.weights

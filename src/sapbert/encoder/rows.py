@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +32,11 @@ PADDING = -1
 class Rows:
     """Names in rows, end to end; a token knows its name, so that attention can keep names apart."""
 
-    ids: NDArray[np.int32]
-    """Token ids.  # (rows * width,)"""
-    positions: NDArray[np.int32]
-    """Place of each token in its name.  # (rows * width,)"""
-    names: NDArray[np.int32]
-    """Number of the name of each token, `PADDING` where there is none.  # (rows * width,)"""
-    picks: NDArray[np.int32]
-    """Where the token lies that stands for each name, where one does.  # (names,)"""
-    weights: NDArray[np.float32]
-    """What each token counts in the mean of its name, where a mean is taken.  # (rows * width,)"""
+    packed: NDArray[np.int32]
+    """All that is told of them in one array, which is sent to a device or between processes at once: token
+    ids, places, numbers of names and weights, one a token, then picks, one a name."""
+    tokens: int
+    """Places for tokens: rows times width."""
     width: int
 
     @classmethod
@@ -56,17 +51,55 @@ class Rows:
         position = np.arange(len(name)) - tokens.offsets[name]
         place = starts[name] + position
         picks, weights = _pooled(tokens, name, pooling)
-        return cls(
-            _spread(tokens.ids, place, size, pad_id).astype(np.int32),
-            _spread(position, place, size, 0).astype(np.int32),
+        return cls._packed(
+            _spread(tokens.ids, place, size, pad_id),
+            _spread(position, place, size, 0),
             _spread(name, place, size, PADDING),
-            (starts + picks).astype(np.int32),
             _spread(weights, place, size, 0),
+            starts + picks,
             width,
         )
 
+    @classmethod
+    def _packed(
+        cls,
+        ids: NDArray[np.integer[Any]],
+        positions: NDArray[np.integer[Any]],
+        names: NDArray[np.integer[Any]],
+        weights: NDArray[np.float32],
+        picks: NDArray[np.integer[Any]],
+        width: int,
+    ) -> Rows:
+        parts = (ids, positions, names, weights.view(np.int32), picks)
+        return cls(np.concatenate(parts, dtype=np.int32, casting="same_kind"), len(ids), width)
+
+    @property
+    def ids(self) -> NDArray[np.int32]:
+        """Token ids.  # (rows * width,)"""
+        return self.packed[: self.tokens]
+
+    @property
+    def positions(self) -> NDArray[np.int32]:
+        """Place of each token in its name.  # (rows * width,)"""
+        return self.packed[self.tokens : 2 * self.tokens]
+
+    @property
+    def names(self) -> NDArray[np.int32]:
+        """Number of the name of each token, `PADDING` where there is none.  # (rows * width,)"""
+        return self.packed[2 * self.tokens : 3 * self.tokens]
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """What each token counts in the mean of its name, where a mean is taken.  # (rows * width,)"""
+        return self.packed[3 * self.tokens : 4 * self.tokens].view(np.float32)
+
+    @property
+    def picks(self) -> NDArray[np.int32]:
+        """Where the token lies that stands for each name, where one does.  # (names,)"""
+        return self.packed[4 * self.tokens :]
+
     def __len__(self) -> int:
-        return len(self.ids) // self.width
+        return self.tokens // self.width
 
     def cut(self, rows: int) -> Iterator[tuple[NDArray[np.int64], Rows]]:
         """Yield at most so many rows at a time, with the numbers that their names have in all of them."""
@@ -82,12 +115,12 @@ class Rows:
             names = local[self.names[part]]
             yield (
                 order[first:last],
-                Rows(
+                Rows._packed(
                     self.ids[part],
                     self.positions[part],
-                    np.where(names == PADDING, PADDING, names - first).astype(np.int32),
-                    self.picks[order[first:last]] - start,
+                    np.where(names == PADDING, PADDING, names - first),
                     self.weights[part],
+                    self.picks[order[first:last]] - start,
                     self.width,
                 ),
             )

@@ -16,4 +16,9 @@ def to_device(array: NDArray[np.generic], device: torch.device) -> Tensor:
 def sendable(array: NDArray[np.generic], device: torch.device) -> Tensor:
     """Return an array as a tensor that can be copied to a device at any later time."""
     tensor = torch.from_numpy(array)
-    return tensor.pin_memory() if device.type == "cuda" else tensor
+    if device.type != "cuda":
+        return tensor
+    pinned = torch.empty_like(tensor, pin_memory=True)
+    # By numpy, as torch would wake all its threads for it, and wait for them where others keep cores busy.
+    pinned.numpy()[...] = array
+    return pinned

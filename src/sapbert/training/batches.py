@@ -11,10 +11,11 @@ million names first would take minutes before the first step, and to do it on th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ from sapbert.pairs.artifact import Pairs
 
 _PAIRS_AHEAD = 2048
 """Pairs prepared at once: eight batches of the paper's, and no more than one of a large size."""
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,15 @@ class Batches:
 
     def after(self, step: int, total: int) -> Iterator[Batch]:
         """Yield the batches of steps `step` to `total`, prepared while those before are trained on."""
+        return self.ready(step, total, lambda batch: batch)
+
+    def ready(self, step: int, total: int, make: Callable[[Batch], Made]) -> Iterator[Made]:
+        """Yield what `make` makes of each batch, which is done ahead of time as well."""
         groups = self.numbers(step, total)
         at_once = max(_PAIRS_AHEAD // self._batch_size, 1)
 
-        def prepare() -> list[Batch]:
-            return self._prepare(list(islice(groups, at_once)))
+        def prepare() -> list[Made]:
+            return list(map(make, self._prepare(list(islice(groups, at_once)))))
 
         with ThreadPoolExecutor(1) as ahead:
             pending = ahead.submit(prepare)

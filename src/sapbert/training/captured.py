@@ -18,8 +18,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -28,13 +29,13 @@ from sapbert.encoder.bert import Gradients, RowEncoder, RowTensors, can_lay
 from sapbert.encoder.layers import layer_for
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.rows import WIDTH, Rows
-from sapbert.encoder.transfer import sendable, to_device
+from sapbert.encoder.transfer import sendable
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.training.batches import Batch
 from sapbert.training.gather import world
 from sapbert.training.losses import waits
 from sapbert.training.settings import TrainSettings
-from sapbert.training.step import Step, StepReport, random_state, replayed
+from sapbert.training.step import Scale, Step, StepReport, random_state, replayed
 
 _ROWS_APART = 4
 """Numbers of rows are multiples of this: few graphs, and a hundred tokens of padding on average."""
@@ -46,8 +47,14 @@ log = logging.getLogger(__name__)
 
 _Found = tuple[Gradients, StepReport]
 _Compute = Callable[[], _Found]
-TakeStep = Callable[[Batch, Callable[[Tensor], Tensor]], StepReport]
-"""Adds the gradient of a batch to the parameters, given the scale of mixed precision."""
+
+
+class TakeStep(Protocol):
+    """A way to compute steps."""
+
+    def prepare(self, batch: Batch) -> Callable[[Scale], StepReport]:
+        """Return what adds the gradient of the batch to the parameters; called ahead of time, in a thread."""
+        ...
 
 
 def fastest(plain: Step, encoder: TransformerEncoder, settings: TrainSettings, *, steps: int) -> TakeStep:
@@ -94,12 +101,15 @@ class _FirstThatWorks:
         self._ways = deque(ways)
         self._step: TakeStep | None = None
 
-    def __call__(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> StepReport:
-        """Add the gradient of the batch to the parameters."""
+    def prepare(self, batch: Batch) -> Callable[[Scale], StepReport]:
+        """Return what takes the step, prepared once the way is known."""
+        return partial(self._first, batch) if self._step is None else self._step.prepare(batch)
+
+    def _first(self, batch: Batch, scale: Scale) -> StepReport:
         while self._step is None:
             step = self._ways.popleft()()
             try:
-                report = step(batch, scale)
+                report = step.prepare(batch)(scale)
             except Exception as error:
                 if not self._ways:
                     raise
@@ -109,23 +119,41 @@ class _FirstThatWorks:
             else:
                 self._step = step
                 return report
-        return self._step(batch, scale)
+        return self._step.prepare(batch)(scale)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """A batch in one array that can be sent at once, and what tells its parts."""
+
+    packed: Tensor
+    """Rows, labels and which names share a concept."""
+    tokens: int
+    names: int
+
+    @classmethod
+    def of(cls, rows: Rows, batch: Batch, device: torch.device) -> _Sheet:
+        """Write a batch down; names are both sides of pairs, so four of the last part fill a number."""
+        share = batch.share.reshape(-1).view(np.int32)
+        packed = np.concatenate([rows.packed, batch.labels, share])
+        return cls(sendable(packed, device), rows.tokens, len(batch.labels))
+
+    def parts(self, packed: Tensor) -> tuple[RowTensors, Tensor, Tensor]:
+        """See the parts of a sheet: rows, labels and share."""
+        laid, labels, share = packed.split((4 * self.tokens + self.names, self.names, self.names**2 // 4))
+        return (
+            RowTensors.within(laid, self.tokens),
+            labels,
+            share.view(torch.uint8).view(torch.bool).view(self.names, self.names),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """What computes batches of one shape, and where it reads them."""
 
-    rows: RowTensors
-    labels: Tensor
-    share: Tensor
+    packed: Tensor
     run: _Compute
-
-    def fill(self, rows: Rows, batch: Batch) -> None:
-        """Put in the next batch."""
-        self.rows.fill(rows)
-        for tensor, array in ((self.labels, batch.labels), (self.share, batch.share)):
-            tensor.copy_(sendable(array, tensor.device), non_blocking=True)
 
 
 class CapturedStep:
@@ -150,8 +178,8 @@ class CapturedStep:
         """By number of rows and of names."""
         self._pool: Any = None
 
-    def __call__(self, batch: Batch, _scale: Callable[[Tensor], Tensor]) -> StepReport:
-        """Set the gradient of every parameter; bfloat16 needs no scale."""
+    def prepare(self, batch: Batch) -> Callable[[Scale], StepReport]:
+        """Lay the batch into rows; returns what sets the gradient of every parameter."""
         rows = Rows.of(
             batch.tokens,
             self._pooling,
@@ -159,30 +187,34 @@ class CapturedStep:
             width=self._encode.width,
             multiple=self._rows_apart,
         )
-        shape = len(rows), len(batch.labels)
+        return partial(self._take, _Sheet.of(rows, batch, self._plain.device))
+
+    def _take(self, sheet: _Sheet, _scale: Scale) -> StepReport:
+        """Set the gradients; bfloat16 needs no scale."""
+        shape = sheet.tokens // self._encode.width, sheet.names
         prepared = self.prepared.get(shape)
         if prepared is None:
-            prepared = self.prepared[shape] = self._prepare(rows, batch)
+            prepared = self.prepared[shape] = self._make(sheet)
         else:
-            prepared.fill(rows, batch)
+            prepared.packed.copy_(sheet.packed, non_blocking=True)
         gradients, report = prepared.run()
         for parameter, gradient in gradients.items():
             parameter.grad = gradient
         return report
 
-    def _prepare(self, rows: Rows, batch: Batch) -> _Prepared:
+    def _make(self, sheet: _Sheet) -> _Prepared:
         device = self._plain.device
-        there = RowTensors.of(rows, device)
-        labels, share = to_device(batch.labels, device), to_device(batch.share, device)
+        packed = sheet.packed.to(device, non_blocking=True, copy=True)
+        rows, labels, share = sheet.parts(packed)
 
         def compute() -> _Found:
             self._encode.refresh()
-            vectors = functional.normalize(self._encode(there), dim=-1)
+            vectors = functional.normalize(self._encode(rows), dim=-1)
             objective, report = self._objective(vectors, labels, share)
             found = torch.autograd.grad(objective, self._encode.leaves)
             return self._encode.gradients(found, self._buffers), report
 
-        return _Prepared(there, labels, share, self._captured(compute) if device.type == "cuda" else compute)
+        return _Prepared(packed, self._captured(compute) if device.type == "cuda" else compute)
 
     def _captured(self, compute: _Compute) -> _Compute:
         """Make a graph of what is computed; graphs share their memory, as one runs at a time."""

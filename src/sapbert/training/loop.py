@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sapbert.errors import ArtifactError
 from sapbert.protocols import Encoder
@@ -28,7 +28,7 @@ from sapbert.training.checkpoints import Checkpoints
 from sapbert.training.gather import any_process, joined, sum_gradients, wait_for_all, world
 from sapbert.training.metrics import Metrics, read_metrics
 from sapbert.training.settings import LoopSettings
-from sapbert.training.step import StepReport
+from sapbert.training.step import Scale, StepReport
 from sapbert.training.unread import Unread
 
 METRICS = "metrics.jsonl"
@@ -40,8 +40,6 @@ OnStep = Callable[[int, int, Mapping[str, float]], None]
 """Told the steps done, all steps, and what was measured after the last."""
 Evaluate = Callable[[Encoder], Mapping[str, float]]
 """Measures the encoder as it is now; returns figures by name. Every process calls it."""
-Scale = Callable[[Tensor], Tensor]
-"""What a loss passes through before its gradient is taken, in mixed precision."""
 _Row = tuple[int, Mapping[str, float]]
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -33,6 +34,8 @@ from sapbert.training.packing import Packed, can_pack
 
 _CPU_TOKENS = 2048
 """Tokens, padding included, of a rectangle on a CPU."""
+Scale = Callable[[Tensor], Tensor]
+"""What a loss passes through before its gradient is taken, in mixed precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,11 @@ class Step:
     leading: int | None = None
     """Leading dimensions that are to work alone as well; None asks it of all together only."""
 
-    def __call__(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> StepReport:
+    def prepare(self, batch: Batch) -> Callable[[Scale], StepReport]:
+        """Return what takes the step."""
+        return partial(self, batch)
+
+    def __call__(self, batch: Batch, scale: Scale) -> StepReport:
         """Add the gradient of the batch to the parameters; `scale` is that of mixed precision."""
         names = np.arange(len(batch.tokens.lengths))
         if self.chunk is None or len(names) <= self.chunk:
@@ -127,9 +134,7 @@ class Step:
             return report
         return self._in_chunks(batch, scale, np.split(names, range(self.chunk, len(names), self.chunk)))
 
-    def _in_chunks(
-        self, batch: Batch, scale: Callable[[Tensor], Tensor], chunks: list[NDArray[np.int64]]
-    ) -> StepReport:
+    def _in_chunks(self, batch: Batch, scale: Scale, chunks: list[NDArray[np.int64]]) -> StepReport:
         states, parts = [], []
         with torch.no_grad():
             for chunk in chunks:

@@ -153,7 +153,7 @@ class _SelfAlignment:
 
     def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
         """Yield what computes each step."""
-        return (partial(self.step, batch) for batch in self.batches.after(done, self.total))
+        return self.batches.ready(done, self.total, self.step.prepare)
 
     def measure(self, _done: int) -> Mapping[str, float]:
         """Measure the encoder."""
