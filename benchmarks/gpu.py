@@ -7,10 +7,11 @@
 Needs torch, transformers and numpy. The model is a BERT-base with random weights, as speed does not ask for
 sense, and names are invented, with the lengths of real ones (`synthetic_names.py`). Parts: `ceilings` what
 this GPU can do at most; `same` loss and gradient of ours against full precision, padded; `step` the paper's
-training step, both sides; `variants` of ours; `profile` where its time goes; `resume` a run stopped and taken
-up again; `encode` names to vectors, both sides; `search` a dictionary embedded and searched; `epoch` the
-paper's whole pretraining by `sapbert.training.trainer`, with its files. Each part writes `gpu_PART.json` on
-its way, and `log.txt` grows all the while, so a run that is cut short loses little.
+training step, both sides; `variants` of ours; `profile` where its time goes; `kernels` of ours one by one;
+`resume` a run stopped and taken up again; `encode` names to vectors, both sides; `search` a dictionary
+embedded and searched; `epoch` the paper's whole pretraining by `sapbert.training.trainer`, with its files.
+Each part writes `gpu_PART.json` on its way, and `log.txt` grows all the while, so a run that is cut short
+loses little.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import torch
 
 from gpu_bench import SMOKE, Bench, Figures, Size
 from gpu_encoding import encode, search
+from gpu_kernels import kernels
 from gpu_step import profiled, same, step, variants
 from results import write_results
 from sapbert.encoder.layers import layer_for
@@ -131,6 +133,7 @@ PARTS: dict[str, Callable[[Bench], Iterator[Figures]]] = {
     "step": step,
     "variants": variants,
     "profile": profiled,
+    "kernels": kernels,
     "resume": resume,
     "encode": encode,
     "search": search,

@@ -51,7 +51,7 @@ class Size:
     """Of what is measured alone."""
     names: int = 2_000_000
     """Encoded."""
-    rows_at_once: tuple[int, ...] = (128, 256, 512)
+    rows_at_once: tuple[int, ...] = (256, 512, 1024)
     slow_names: int = 20_000
     """Encoded by the reference."""
     dictionary: int = 14_800_000
@@ -136,6 +136,8 @@ class Variant:
     """Whether layers are computed by kernels of our own, where these work."""
     compiled: bool = True
     """Whether what is not a layer is compiled by torch."""
+    updating: bool = True
+    """Whether the optimizer's step is in the graph."""
     rows_apart: int = 4
 
     def encode(self, bench: Bench, model: PreTrainedModel) -> RowEncoder:

@@ -7,6 +7,7 @@ some mentions the names found are held against all names, multiplied in full pre
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from time import perf_counter
 from typing import Any
 
@@ -63,23 +64,26 @@ def encode(bench: Bench) -> Iterator[Figures]:
     figures["reference_names_a_second"] = len(few) / bench.seconds(slow)
     bench.say(f"reference: {figures['reference_names_a_second']:,.0f} names/s")
     yield figures
-    for processes in (0, processes_for(len(names)) or 1):
-        stream = stream_of(bench, model, Variant(compiled=False), 256, processes)
+    most = processes_for(len(names)) or 1
+    for processes in (0, most // 8 or 1, most // 2 or 1, most):
+        stream = stream_of(bench, model, Variant(), 256, processes)
+        prepared = stream.prepared(windows(names))
         start = perf_counter()
-        laid = sum(len(window) for window in stream.prepared(windows(names)))
+        # Processes take a while to start.
+        laid = len(next(prepared))
+        began = perf_counter()
+        laid += sum(map(len, islice(prepared, 4 * processes or 64)))
         key = f"tokenised_and_laid_a_second_{processes}_processes"
-        figures[key] = len(names) / (perf_counter() - start)
-        bench.say(f"{key}: {figures[key]:,.0f}, {laid} parts")
-    whole = {True: Variant(), False: Variant(compiled=False)}
-    for compiled, variant in whole.items():
-        for rows in bench.size.rows_at_once:
-            if bench.left < 30:
-                return
-            key = f"{rows} rows{', compiled' if compiled else ''}"
-            figures[key] = _encoded(bench, model, variant, rows, names, torch.cat(reference), few)
-            bench.say(f"{key}: {figures[key]}")
-            yield figures
-        torch.compiler.reset()
+        figures[key] = laid and (4 * processes or 64) * WINDOW / (perf_counter() - began)
+        bench.say(f"{key}: {figures[key]:,.0f}, {began - start:.2f} s to start")
+        prepared.close()
+    for rows in bench.size.rows_at_once:
+        if bench.left < 20:
+            return
+        key = f"{rows} rows"
+        figures[key] = _encoded(bench, model, Variant(compiled=False), rows, names, torch.cat(reference), few)
+        bench.say(f"{key}: {figures[key]}")
+        yield figures
     encoder = TransformerEncoder(
         model, bench.tokenizer, pooling=Pooling.CLS, max_length=25, dtype=torch.bfloat16
     )

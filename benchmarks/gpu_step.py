@@ -94,9 +94,9 @@ def _gradient(model: PreTrainedModel, work: Callable[[], Tensor]) -> tuple[Tenso
 def working(bench: Bench) -> Variant:
     """The first of the variants that can be computed here."""
     batch = next(bench.batches(bench.few_pairs).after(0, 1))
-    for variant in (Variant(), Variant(compiled=False), PLAINEST):
+    for variant in (Variant(), Variant(compiled=False), Variant(compiled=False, updating=False), PLAINEST):
         try:
-            variant.step(bench, bench.model()).prepare(batch)(identity)
+            _Ours(bench, variant).take.prepare(batch)(identity)
         except Exception:  # noqa: BLE001 - compilers fail in whatever way they like, and the next may not
             bench.say(f"{variant} cannot be computed:\n{traceback.format_exc()}")
         else:
@@ -139,6 +139,8 @@ class _Ours:
         self.model.train()
         self.take = variant.step(bench, self.model)
         self.optimizer = optimizer_of(self.model)
+        if variant.updating and bench.device.type == "cuda":
+            self.take.trained_by(self.optimizer)
         self.host: Figures = {}
         self._bench = bench
 
@@ -167,9 +169,10 @@ class _Ours:
         self.host["on a core"] = round((time.thread_time() - cpu) / number * 1000, 3)
 
 
-PLAINEST = Variant(kernels=False, compiled=False)
+PLAINEST = Variant(kernels=False, compiled=False, updating=False)
 VARIANTS = {
     "kernels": Variant(),
+    "kernels, optimizer apart": Variant(updating=False),
     "kernels, nothing compiled": Variant(compiled=False),
     "kernels, rows of 128": Variant(width=128),
     "kernels, rows by 8": Variant(rows_apart=8),
@@ -242,6 +245,8 @@ def profiled(bench: Bench) -> Iterator[Figures]:
     key = "self_cuda_time_total" if bench.device.type == "cuda" else "self_cpu_time_total"
     table = rows.table(sort_by=key, row_limit=60, max_name_column_width=90)
     (bench.out / "profile.txt").write_text(table)
+    (bench.out / "profile_cpu.txt").write_text(rows.table(sort_by="self_cpu_time_total", row_limit=40))
+    found.export_chrome_trace(str(bench.out / "trace.json"))
     kernels = sorted(((row.self_device_time_total, row.count, row.key) for row in rows), reverse=True)[:40]
     yield {
         "steps": len(batches),

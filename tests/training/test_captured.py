@@ -143,8 +143,7 @@ def test_a_run_that_cannot_capture_says_so_and_goes_the_plain_way(
     monkeypatch.undo()
     train(tiny_pairs, str(tiny_base), tmp_path / "plain", few, device=CPU)
 
-    assert [record.getMessage() for record in caplog.records] == [
-        "steps cannot be captured or compiled here (no compiler); trying without"
-    ]
+    told = caplog.records[-1].getMessage()
+    assert told == "steps cannot be captured or compiled here (no compiler); trying without"
     assert_same_model(tmp_path / "model", tmp_path / "plain")
     assert read_metrics(tmp_path / "model" / "metrics.jsonl")

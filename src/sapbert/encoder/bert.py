@@ -74,8 +74,8 @@ class RowTensors(NamedTuple):
     @classmethod
     def within(cls, packed: Tensor, tokens: int) -> RowTensors:
         """See the parts of what `Rows` has packed."""
-        *of_tokens, weights = packed[: 4 * tokens].view(4, tokens)
-        return cls(*of_tokens, picks=packed[4 * tokens :], weights=weights.view(torch.float32))
+        ids, positions, names, weights = packed[: 4 * tokens].view(4, tokens)
+        return cls(ids, positions, names, packed[4 * tokens :], weights.view(torch.float32))
 
 
 class RowEncoder:
@@ -94,7 +94,7 @@ class RowEncoder:
         """Compute in `dtype`, layers by `layer`; `compiled` lets torch fuse what lies before the first."""
         self.model = model
         self._picks = pooling in (Pooling.CLS, Pooling.FIRST)
-        self.width, self._dtype, self._layer = width, dtype, layer
+        self.width, self.dtype, self._layer = width, dtype, layer
         self._compiled = compiled
         self._embed = torch.compile(_embed, fullgraph=True) if compiled else _embed
         self._layers: list[Weights] = []
@@ -116,10 +116,19 @@ class RowEncoder:
 
     def gradients(self, found: Sequence[Tensor], into: Gradients) -> Gradients:
         """Return the gradient of each parameter, given those of `leaves`; those of copies are put `into`."""
+        trained = self.trained(found)
+        copied = {own: gradient for own, gradient, copy in trained if copy is not None}
+        torch._foreach_copy_([into[own] for own in copied], list(copied.values()))
+        return into | {own: gradient for own, gradient, copy in trained if copy is None}
+
+    def trained(self, found: Sequence[Tensor]) -> list[tuple[nn.Parameter, Tensor, Tensor | None]]:
+        """Return each parameter with its gradient and its copy, if it has one, given those of `leaves`."""
         of = {id(leaf): gradient for leaf, gradient in zip(self.leaves, found, strict=True)}
-        parts = [of[id(copy)][rows] for _, copy, rows in self._parts]
-        torch._foreach_copy_([into[own] for own, _, _ in self._parts], parts)
-        return into | {leaf: of[id(leaf)] for leaf in self.leaves if isinstance(leaf, nn.Parameter)}
+        embeddings = self.model.get_submodule("embeddings").parameters()
+        return [
+            *((own, of[id(copy)][rows], copy.detach()[rows]) for own, copy, rows in self._parts),
+            *((own, of[id(own)], None) for own in embeddings),
+        ]
 
     def buffers(self) -> Gradients:
         """Make room for the gradients of what is copied, in full precision."""
@@ -140,7 +149,7 @@ class RowEncoder:
             # Else it is made anew for the second number of tokens that it meets.
             for tensor in (rows.ids, rows.positions):
                 torch._dynamo.maybe_mark_dynamic(tensor, 0)  # noqa: SLF001 - its documented name
-        hidden = self._embed(rows.ids, rows.positions, self._tables(), shape).to(self._dtype)  # (tokens, dim)
+        hidden = self._embed(rows.ids, rows.positions, self._tables(), shape).to(self.dtype)  # (tokens, dim)
         last = len(self._layers) - 1
         seeds = torch.randint(2**31, (last + 1, SEEDS), device=hidden.device) if drops else None
         for number, layer in enumerate(self._layers):
@@ -159,7 +168,7 @@ class RowEncoder:
         """Make room for the weights of some maps, one below the other."""
         own = [module.get_parameter(part) for module in maps]
         size = sum(len(parameter) for parameter in own)
-        copy = torch.empty(size, *own[0].shape[1:], dtype=self._dtype, device=own[0].device)
+        copy = torch.empty(size, *own[0].shape[1:], dtype=self.dtype, device=own[0].device)
         copy.requires_grad_(own[0].requires_grad)
         end = 0
         for parameter in own:

@@ -37,9 +37,8 @@ def fused_layer(
 
 
 def _inferred(hidden: Tensor, names: Tensor, picks: Tensor | None, weights: Weights, shape: Shape) -> Tensor:
-    rows = {"heads": shape.heads, "width": shape.width, "dropout": 0.0}
     plainly: dict[str, Any] = {"epsilon": shape.epsilon, "dropout": 0.0, "keeps": False}
-    found = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **rows)
+    found = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **_attending(shape))
     if picks is not None:
         hidden, found = hidden.index_select(0, picks), found.index_select(0, picks)
     product, bias = found @ weights.joined[0].T, weights.joined[1]

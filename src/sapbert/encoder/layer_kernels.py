@@ -1,7 +1,7 @@
 """What lies between the matrix products of a layer, in Triton: one kernel a place and direction.
 
 Left to torch or its compiler these take a third of a step. Dropout draws ten rounds of a generator for every
-number where a hash does; a gradient's columns are added up by a pass of their own, three times a layer; erf is
+number where a hash does; a gradient's columns are added up by passes of their own, seven a layer; erf is
 computed to the last bit of a float32 that is then rounded to bfloat16. Here a bias is added where the product
 is read next, so the kernel that computes the product's gradient adds up the bias's on its way.
 

@@ -87,7 +87,7 @@ def plain_layer(
 
 
 def attend_plainly(qkv: Tensor, names: Tensor, shape: Shape) -> Tensor:
-    """Attend within names with matrix products and a softmax.  # (tokens, 3 dim), (tokens,) -> (tokens, dim)"""
+    """Attend within names by a softmax over whole rows.  # (tokens, 3 dim), (tokens,) -> (tokens, dim)"""
     parts = qkv.view(-1, shape.width, 3, shape.heads, qkv.shape[1] // 3 // shape.heads)
     query, key, value = parts.permute(2, 0, 3, 1, 4)  # (rows, heads, width, head)
     name = names.view(-1, 1, shape.width)

@@ -8,7 +8,7 @@ soon as they are there, and are waited for one window later.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -91,7 +91,7 @@ class RowStream:
                 vectors[to_device(names, model.device)] = found
             yield vectors
 
-    def prepared(self, windows: Iterable[list[str]]) -> Iterator[_Prepared]:
+    def prepared(self, windows: Iterable[list[str]]) -> Generator[_Prepared]:
         """Yield the rows of each window, a part at a time, with the numbers of their names."""
         pending: deque[Future[_Prepared]] = deque()
         with ExitStack() as stack:

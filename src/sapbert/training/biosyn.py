@@ -39,14 +39,13 @@ from sapbert.training.loop import (
     RATE,
     Evaluate,
     OnStep,
-    Scale,
     run_folder,
     run_training,
     silent,
 )
 from sapbert.training.metrics import write_metrics
 from sapbert.training.settings import BiosynSettings
-from sapbert.training.step import Encode, StepReport
+from sapbert.training.step import Encode, Scale, StepReport
 from sapbert.training.trainer import KIND
 
 _METHOD = "BioSyn (Sung et al., ACL 2020)"
@@ -161,6 +160,9 @@ class _Biosyn:
             {"params": trainable_parameters(self.encoder.model), RATE: 1},
             {"params": [self.module.sparse_weight], RATE: rate, "weight_decay": 0.0},
         ]
+
+    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
+        """Leave the parameters to the optimizer."""
 
     def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
         """Yield what computes each step."""

@@ -5,7 +5,8 @@ of them than the GPU to run them. So all of it, from copying weights to bfloat16
 parameter, is captured once for each number of rows that names may take, and then replayed. Numbers of rows
 are rounded up to a multiple of a few; a batch that needs another number than any before gets a graph of its
 own, so no name is ever dropped. A replay draws from the generator's seed of the moment, so dropout depends on
-the step alone, as it does elsewhere. The optimizer is not captured: it is few launches, and stays the loop's.
+the step alone, as it does elsewhere. The optimizer's step is taken in the graph too (`update`), unless
+gradients are clipped, which needs all of them first.
 
 Graphs are taken where they serve: bfloat16 on one GPU, a plain BERT trained whole, a loss that need not list
 its pairs. All else goes the plain way, and so does a run whose first step cannot be captured, which says so.
@@ -17,8 +18,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -37,6 +38,9 @@ from sapbert.training.losses import waits
 from sapbert.training.settings import TrainSettings
 from sapbert.training.step import Scale, Step, StepReport, random_state, replayed
 
+if TYPE_CHECKING:
+    from sapbert.training.update import Update
+
 _ROWS_APART = 4
 """Numbers of rows are multiples of this: few graphs, and a hundred tokens of padding on average."""
 _WORTH_COMPILING = 5_000
@@ -45,12 +49,19 @@ _WARMING = 2
 """Times a step is computed before it is captured, so that libraries have made what they keep."""
 log = logging.getLogger(__name__)
 
+Found = TypeVar("Found")
 _Found = tuple[Gradients, StepReport]
-_Compute = Callable[[], _Found]
+_Run = Callable[[], _Found]
+_Compute = Callable[[], tuple[Sequence[Tensor], StepReport]]
+_Way = Callable[[torch.optim.Optimizer | None], "TakeStep"]
 
 
 class TakeStep(Protocol):
     """A way to compute steps."""
+
+    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
+        """Be told what will step after each step."""
+        ...
 
     def prepare(self, batch: Batch) -> Callable[[Scale], StepReport]:
         """Return what adds the gradient of the batch to the parameters; called ahead of time, in a thread."""
@@ -61,13 +72,23 @@ def fastest(plain: Step, encoder: TransformerEncoder, settings: TrainSettings, *
     """Return what computes the steps of a run: `plain`, or the same as graphs where that can be."""
     if not _can_capture(plain, encoder, settings):
         return plain
-    compiling = [True, False] if steps >= _WORTH_COMPILING else [False]
-    return _FirstThatWorks(
-        [*(partial(_captured, plain, encoder, compiled) for compiled in compiling), lambda: plain]
-    )
+    updating = settings.clip is None
+    tries = [(True, updating), (False, updating), (False, False)]
+    captured: list[_Way] = [
+        partial(_captured, plain, encoder, compiled=compiled, updating=updating)
+        for compiled, updating in tries[steps < _WORTH_COMPILING :]
+    ]
+    return _FirstThatWorks([*captured, lambda _optimizer: plain])
 
 
-def _captured(plain: Step, encoder: TransformerEncoder, compiled: bool) -> TakeStep:  # noqa: FBT001
+def _captured(
+    plain: Step,
+    encoder: TransformerEncoder,
+    optimizer: torch.optim.Optimizer | None,
+    *,
+    compiled: bool,
+    updating: bool,
+) -> TakeStep:
     heads = encoder.model.config.num_attention_heads
     encode = RowEncoder(
         encoder.model,
@@ -77,8 +98,12 @@ def _captured(plain: Step, encoder: TransformerEncoder, compiled: bool) -> TakeS
         layer=layer_for(plain.device, head=encoder.dimension // heads),
         compiled=compiled,
     )
-    pad_id = encoder.tokenizer.pad_token_id
-    return CapturedStep(encode, plain, pooling=encoder.pooling, pad_id=pad_id, compiled=compiled)
+    taken = CapturedStep(
+        encode, plain, pooling=encoder.pooling, pad_id=encoder.tokenizer.pad_token_id, compiled=compiled
+    )
+    if updating and optimizer is not None:
+        taken.trained_by(optimizer)
+    return taken
 
 
 def _can_capture(plain: Step, encoder: TransformerEncoder, settings: TrainSettings) -> bool:
@@ -97,9 +122,14 @@ def _can_capture(plain: Step, encoder: TransformerEncoder, settings: TrainSettin
 class _FirstThatWorks:
     """Ways to compute steps, best first; a way is left for good where its first step fails."""
 
-    def __init__(self, ways: Sequence[Callable[[], TakeStep]]) -> None:
+    def __init__(self, ways: Sequence[_Way]) -> None:
         self._ways = deque(ways)
         self._step: TakeStep | None = None
+        self._optimizer: torch.optim.Optimizer | None = None
+
+    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
+        """Let the way that is taken know."""
+        self._optimizer = optimizer
 
     def prepare(self, batch: Batch) -> Callable[[Scale], StepReport]:
         """Return what takes the step, prepared once the way is known."""
@@ -107,8 +137,9 @@ class _FirstThatWorks:
 
     def _first(self, batch: Batch, scale: Scale) -> StepReport:
         while self._step is None:
-            step = self._ways.popleft()()
+            way = self._ways.popleft()
             try:
+                step = way(self._optimizer)
                 report = step.prepare(batch)(scale)
             except Exception as error:
                 if not self._ways:
@@ -153,7 +184,7 @@ class _Prepared:
     """What computes batches of one shape, and where it reads them."""
 
     packed: Tensor
-    run: _Compute
+    run: _Run
 
 
 class CapturedStep:
@@ -173,10 +204,17 @@ class CapturedStep:
         self._objective = torch.compile(plain.objective, fullgraph=True) if compiled else plain.objective
         self._encode, self._plain = encode, plain
         self._pooling, self._pad_id, self._rows_apart = pooling, pad_id, rows_apart
-        self._buffers = encode.buffers()
         self.prepared: dict[tuple[int, int], _Prepared] = {}
         """By number of rows and of names."""
         self._pool: Any = None
+        self._update: Update | None = None
+
+    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
+        """Take the optimizer's steps from now on; it must be AdamW over all parameters alike."""
+        from sapbert.training.update import Update
+
+        assert isinstance(optimizer, torch.optim.AdamW)
+        self._update = Update(optimizer, self._encode)
 
     def prepare(self, batch: Batch) -> Callable[[Scale], StepReport]:
         """Lay the batch into rows; returns what sets the gradient of every parameter."""
@@ -197,6 +235,8 @@ class CapturedStep:
             prepared = self.prepared[shape] = self._make(sheet)
         else:
             prepared.packed.copy_(sheet.packed, non_blocking=True)
+        if self._update is not None:
+            self._update.begin()
         gradients, report = prepared.run()
         for parameter, gradient in gradients.items():
             parameter.grad = gradient
@@ -207,16 +247,54 @@ class CapturedStep:
         packed = sheet.packed.to(device, non_blocking=True, copy=True)
         rows, labels, share = sheet.parts(packed)
 
-        def compute() -> _Found:
-            self._encode.refresh()
+        def compute() -> tuple[Sequence[Tensor], StepReport]:
             vectors = functional.normalize(self._encode(rows), dim=-1)
             objective, report = self._objective(vectors, labels, share)
-            found = torch.autograd.grad(objective, self._encode.leaves)
+            return torch.autograd.grad(objective, self._encode.leaves), report
+
+        if self._update is None:
+            return _Prepared(packed, self._with_gradients(compute))
+        return _Prepared(packed, self._with_update(compute, self._update))
+
+    def _with_gradients(self, compute: _Compute) -> _Run:
+        """Leave the gradient of each parameter."""
+
+        def whole() -> _Found:
+            self._encode.refresh()
+            found, report = compute()
             return self._encode.gradients(found, self._buffers), report
 
-        return _Prepared(packed, self._captured(compute) if device.type == "cuda" else compute)
+        if self._plain.device.type != "cuda":
+            return whole
+        graph, found = self._captured(whole, whole)
+        return partial(_replay, graph, found)
 
-    def _captured(self, compute: _Compute) -> _Compute:
+    def _with_update(self, compute: _Compute, update: Update) -> _Run:
+        """Leave the parameters changed, and no gradients."""
+        self._encode.refresh()
+        tables = update.tables()
+
+        def whole() -> tuple[Sequence[Tensor], StepReport]:
+            found, report = compute()
+            if self._plain.device.type != "cuda":
+                update.fill(tables, found)
+            update.take(tables)
+            return found, report
+
+        if self._plain.device.type != "cuda":
+            return lambda: ({}, whole()[1])
+        graph, (found, report) = self._captured(compute, whole)
+        # Gradients lie where they lay when the graph was captured.
+        update.fill(tables, found)
+        return partial(_replay, graph, ({}, report))
+
+    @cached_property
+    def _buffers(self) -> Gradients:
+        return self._encode.buffers()
+
+    def _captured(
+        self, warm: Callable[[], object], whole: Callable[[], Found]
+    ) -> tuple[torch.cuda.CUDAGraph, Found]:
         """Make a graph of what is computed; graphs share their memory, as one runs at a time."""
         device = self._plain.device
         graph, aside = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
@@ -224,14 +302,14 @@ class CapturedStep:
             aside.wait_stream(torch.cuda.current_stream(device))
             with torch.cuda.stream(aside):
                 for _ in range(_WARMING):
-                    compute()
+                    warm()
             torch.cuda.current_stream(device).wait_stream(aside)
             with torch.cuda.graph(graph, pool=self._pool):
-                found = compute()
+                found = whole()
         self._pool = graph.pool()
+        return graph, found
 
-        def run() -> _Found:
-            graph.replay()
-            return found
 
-        return run
+def _replay(graph: torch.cuda.CUDAGraph, found: _Found) -> _Found:
+    graph.replay()
+    return found

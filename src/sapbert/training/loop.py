@@ -79,6 +79,10 @@ class Objective(Protocol):
         """The parameters as an optimizer takes them, each group with its `RATE`."""
         ...
 
+    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
+        """Be told, before the first step, what will step after each: what has no gradient then is left."""
+        ...
+
     def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
         """Yield what computes each step from step `done` on: it adds the gradient to the parameters."""
         ...
@@ -166,6 +170,7 @@ class _Run:
             weight_decay=settings.weight_decay,
             fused=device.type in ("cuda", "cpu"),
         )
+        objective.trained_by(optimizer)
         scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
         return cls(objective, optimizer, scaler, settings, device)
 

@@ -30,10 +30,10 @@ from sapbert.training.adapt import open_whole
 from sapbert.training.biosyn import marginal_loss
 from sapbert.training.card import input_list, reranker_card
 from sapbert.training.choices import LabelledChoice, LabelledChoices
-from sapbert.training.loop import DTYPES, METRICS, RATE, OnStep, Scale, run_training, silent
+from sapbert.training.loop import DTYPES, METRICS, RATE, OnStep, run_training, silent
 from sapbert.training.metrics import write_metrics
 from sapbert.training.settings import RerankerSettings
-from sapbert.training.step import Encode, StepReport
+from sapbert.training.step import Encode, Scale, StepReport
 
 _SCORE_WEIGHT = 20.0
 """What the score of the search counts at the start: cosines alone would leave a softmax almost flat."""
@@ -139,6 +139,9 @@ class _Reranking:
             {"params": trainable_parameters(self.encoder.model), RATE: 1},
             {"params": head, RATE: rate, "weight_decay": 0.0},
         ]
+
+    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
+        """Leave the parameters to the optimizer."""
 
     def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
         """Yield what computes each step."""

@@ -121,6 +121,9 @@ class Step:
     leading: int | None = None
     """Leading dimensions that are to work alone as well; None asks it of all together only."""
 
+    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
+        """Leave the parameters to the optimizer."""
+
     def prepare(self, batch: Batch) -> Callable[[Scale], StepReport]:
         """Return what takes the step."""
         return partial(self, batch)

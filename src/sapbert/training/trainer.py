@@ -29,14 +29,14 @@ from sapbert.training.batches import Batches, split_pairs
 from sapbert.training.captured import TakeStep, fastest
 from sapbert.training.card import model_card, pairs_data
 from sapbert.training.gather import world
-from sapbert.training.loop import DTYPES, METRICS, RATE, Evaluate, OnStep, Scale, run_training, silent
+from sapbert.training.loop import DTYPES, METRICS, RATE, Evaluate, OnStep, run_training, silent
 from sapbert.training.lora import merge_lora, save_lora
 from sapbert.training.losses import make_loss
 from sapbert.training.metrics import write_metrics
 from sapbert.training.mining import MiningSettings
 from sapbert.training.retrieval import retrieval_accuracy
 from sapbert.training.settings import TrainSettings
-from sapbert.training.step import Encode, Step, StepReport
+from sapbert.training.step import Encode, Scale, Step, StepReport
 
 KIND = "model"
 _METHOD = "self-alignment pretraining (SapBERT, Liu et al., NAACL 2021)"
@@ -150,6 +150,10 @@ class _SelfAlignment:
     def groups(self) -> list[dict[str, Any]]:
         """What of the encoder is not frozen."""
         return [{"params": trainable_parameters(self.module), RATE: 1}]
+
+    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
+        """Tell what computes steps, which may take the optimizer's as well."""
+        self.step.trained_by(optimizer)
 
     def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
         """Yield what computes each step."""

@@ -1,0 +1,79 @@
+"""The part of `gpu.py` that times kernels of ours one by one, as they are set and in other ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from gpu_bench import Bench, Figures
+
+TOKENS, DIM, WIDE, HEADS, WIDTH = 4864, 768, 3072, 12, 64
+REPEATS = 20
+
+
+def kernels(bench: Bench) -> Iterator[Figures]:
+    """Microseconds of each kernel at the size of the paper's batch, in a graph of many of them."""
+    figures: Figures = {}
+    if bench.device.type != "cuda":
+        yield figures
+        return
+    from sapbert.encoder import layer_kernels
+
+    for name, (work, settings) in _works().items():
+        for values in product(*settings.values()):
+            chosen = dict(zip(settings, values, strict=True))
+            with patch.multiple(layer_kernels, **chosen) if chosen else patch.dict({}):
+                figures[f"{name} {chosen or ''}"] = _microseconds(work)
+        bench.say(str({key: round(took, 1) for key, took in figures.items() if key.startswith(name)}))
+        yield figures
+
+
+def _microseconds(work: Callable[[], object]) -> float:
+    work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(REPEATS):
+            work()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    graph.replay()
+    start.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) * 1000 / REPEATS
+
+
+def _works() -> dict[str, tuple[Callable[[], object], dict[str, Any]]]:
+    from sapbert.encoder.attention_kernel import attend, attend_gradient
+    from sapbert.encoder.layer_kernels import add_norm, add_norm_gradient, gelu, gelu_gradient
+
+    def random(*size: int) -> torch.Tensor:
+        return torch.randn(size, device="cuda", dtype=torch.bfloat16)
+
+    hidden, residual, wide, other, qkv = (random(TOKENS, n) for n in (DIM, DIM, WIDE, WIDE, 3 * DIM))
+    one, many, three = random(DIM), random(WIDE), random(3 * DIM)
+    sums, seed = torch.zeros(WIDE, device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda")
+    names = (torch.arange(TOKENS, device="cuda") // 9).int()
+    normed = add_norm(hidden, one, residual, (one, one), seed, epsilon=1e-12, dropout=0.1, keeps=True)
+    rows: Any = {"heads": HEADS, "width": WIDTH, "dropout": 0.1}
+    norming: Any = {"epsilon": 1e-12, "dropout": 0.1, "keeps": True}
+    tiles = {"_TOKENS": [8, 16], "_COLUMNS": [256, 512]}
+    return {
+        "add_norm": (
+            lambda: add_norm(hidden, one, residual, (one, one), seed, **norming),
+            {"_ROWS": [1, 2, 4, 8]},
+        ),
+        "add_norm_gradient": (
+            lambda: add_norm_gradient(hidden, normed, one, seed, sums, dropout=0.1),
+            {"_SUMMED_ROWS": [1, 2, 4], "_SUMMED_TILES": [5, 8]},
+        ),
+        "gelu": (lambda: gelu(wide, many), tiles),
+        "gelu_gradient": (lambda: gelu_gradient(other, wide, many, sums), {**tiles, "_TILES": [4, 8]}),
+        "attend": (lambda: attend(qkv, three, names, seed, **rows), {}),
+        "attend_gradient": (lambda: attend_gradient(hidden, qkv, three, names, seed, sums, **rows), {}),
+    }

@@ -1,0 +1,95 @@
+"""A step of the optimizer in a graph; needs Triton, whose interpreter takes the place of a GPU here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from sapbert.encoder.bert import RowEncoder
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.pairs.artifact import Pairs
+from sapbert.training.captured import CapturedStep
+from tests.training.test_batches import make_batches
+from tests.training.test_captured import both, identity
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+needs_triton = pytest.mark.skipif(not INTERPRETED, reason="is run by the test above, in a process of its own")
+
+
+@pytest.mark.skipif(INTERPRETED or not find_spec("triton"), reason="Triton comes with torch for a GPU")
+def test_what_is_said_of_updates_holds_in_an_interpreter() -> None:
+    """In a process of its own, since Triton looks for the variable when it is loaded."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(
+        command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def in_kernels(encoder: TransformerEncoder, plain: object, dtype: torch.dtype) -> CapturedStep:
+    from sapbert.encoder.fused_layer import fused_layer
+
+    encode = RowEncoder(
+        encoder.model, encoder.pooling, width=32, dtype=dtype, layer=fused_layer, compiled=False
+    )
+    return CapturedStep(encode, plain, pooling=encoder.pooling, pad_id=0, compiled=False)  # type: ignore[arg-type]
+
+
+def adamw(encoder: TransformerEncoder) -> torch.optim.AdamW:
+    return torch.optim.AdamW(encoder.model.parameters(), lr=1e-2, weight_decay=0.1, fused=True)
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_updates_are_those_of_torch(dtype: torch.dtype, tiny_base: Path) -> None:
+    """Weights, state and count, from the first step and from a state that was saved, at changing rates."""
+    from sapbert.training.update import Update
+
+    (ours, plain), (theirs, _) = both(tiny_base), both(tiny_base)
+    encode, found, expected = in_kernels(ours, plain, dtype)._encode, adamw(ours), adamw(theirs)
+    update = Update(found, encode)
+    twins = dict(zip(ours.model.parameters(), theirs.model.parameters(), strict=True))
+    for number in range(4):
+        gradients = [torch.randn_like(leaf, requires_grad=False) for leaf in encode.leaves]
+        for own, gradient, _ in encode.trained(gradients):
+            twins[own].grad = gradient.float()
+        for optimizer in (found, expected):
+            optimizer.param_groups[0]["lr"] = 1e-2 / (number + 1)
+            # Nothing is left to do for ours.
+            optimizer.step()
+        tables = update.tables()
+        update.fill(tables, gradients)
+        update.begin()
+        update.take(tables)
+        if number == 1:
+            found.load_state_dict(found.state_dict())
+            update = Update(found, encode)
+    for own, twin in twins.items():
+        torch.testing.assert_close(own, twin, rtol=1e-5, atol=1e-6)
+        for part in ("step", "exp_avg", "exp_avg_sq"):
+            torch.testing.assert_close(
+                found.state[own][part], expected.state[twin][part], rtol=1e-5, atol=1e-6
+            )
+
+
+@needs_triton
+def test_updates_leave_copies_of_the_weights_and_no_gradients(tiny_pairs: Pairs, tiny_base: Path) -> None:
+    encoder, plain = both(tiny_base)
+    taken = in_kernels(encoder, plain, torch.bfloat16)
+    taken.trained_by(adamw(encoder))
+    before = [parameter.detach().clone() for parameter in encoder.model.parameters()]
+    taken.prepare(next(make_batches(tiny_pairs, tiny_base, batch_size=8).after(0, 1)))(identity)
+
+    encode = taken._encode
+    for own, _, copy in encode.trained(encode.leaves):
+        assert own.grad is None
+        # The interpreter cuts numbers off where a GPU rounds them.
+        assert copy is None or torch.allclose(copy.float(), own, rtol=2**-7)
+    changed = [not torch.equal(*two) for two in zip(before, encoder.model.parameters(), strict=True)]
+    assert all(changed)
