@@ -48,7 +48,7 @@ def same(bench: Bench) -> Iterator[Figures]:
 
 def _dropout(bench: Bench) -> Figures:
     """Losses of one batch by the seed: replays drop out otherwise with another seed, alike with the same."""
-    ours = _Ours(bench, working(bench))
+    ours = _Ours(bench, replace(working(bench), updating=False))
     batch = next(bench.batches(bench.few_pairs).after(0, 1))
     losses = []
     for seed in (1, 2, 1, 2, 3):
@@ -214,22 +214,8 @@ def _device_time(bench: Bench, variant: Variant, batches: list[Batch]) -> Figure
         "steps_ms": bench.seconds(partial(ours.run, steps)) / len(steps) * 1000,
         "main_thread_ms": ours.host,
         "optimizer_ms": median(bench.seconds(ours.optimizer.step) for _ in repeats) * 1000,
-        "optimizer_beside_graph_ms": median(bench.seconds(partial(_beside, ours)) for _ in repeats) * 1000,
         "rows": [min(rows), float(np.mean(rows)), max(rows)],
     }
-
-
-def _beside(ours: _Ours) -> None:
-    """Run graph and optimizer at once: no training, but the most that could be won by overlapping them."""
-    graph = next(iter(ours.take.prepared.values()))
-    if ours.model.device.type == "cpu":
-        graph.run()
-        return
-    aside = torch.cuda.Stream()
-    with torch.cuda.stream(aside):
-        ours.optimizer.step()
-    graph.run()
-    torch.cuda.current_stream().wait_stream(aside)
 
 
 def profiled(bench: Bench) -> Iterator[Figures]:
