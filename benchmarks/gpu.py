@@ -11,12 +11,13 @@ training step, both sides; `variants` of ours; `profile` where its time goes; `k
 `resume` a run stopped and taken up again; `encode` names to vectors, both sides; `search` a dictionary
 embedded and searched; `epoch` the paper's whole pretraining by `sapbert.training.trainer`, with its files.
 Each part writes `gpu_PART.json` on its way, and `log.txt` grows all the while, so a run that is cut short
-loses little.
+loses little. Each is a process of its own: an error on a GPU leaves its process none that works.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import shutil
 import signal
@@ -101,7 +102,6 @@ def resume(bench: Bench) -> Iterator[Figures]:
 
 def epoch(bench: Bench) -> Iterator[Figures]:
     """The paper's pretraining whole, as `sapbert train --precision bf16` does it."""
-    bench.few_pairs  # noqa: B018 - names are drawn in one order, whichever parts are run
     took = bench.seconds(lambda: write_pairs(bench.inventor, bench.size.pairs, bench.scratch / "pairs"))
     bench.say(f"{bench.size.pairs:,} pairs made in {took:.1f} s")
     every = bench.size.checkpoint_every
@@ -154,6 +154,18 @@ def machine(device: torch.device) -> Figures:
     }
 
 
+def run(name: str, bench: Bench) -> None:
+    """Run a part; what fails is told."""
+    bench.say(f"--- {name}")
+    try:
+        for figures in PARTS[name](bench):
+            # Again and again, so that what is killed leaves what it had.
+            write_results(f"gpu_{name}", machine(bench.device) | figures, PACKAGES, folder=bench.out)
+    except Exception:  # noqa: BLE001 - in whatever way a driver fails
+        bench.say(traceback.format_exc())
+        sys.exit(1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for figures and log")
@@ -165,22 +177,17 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     device = torch.device("cpu" if options.smoke else "cuda")
     bench = Bench(SMOKE if options.smoke else Size({}), options.out, device, options.seconds)
+    bench.few_pairs  # noqa: B018 - most parts need them
     failed = False
     for name in options.parts:
         if bench.left < 0:
             bench.say(f"no time for {name}")
             continue
-        bench.say(f"--- {name}")
-        try:
-            for figures in PARTS[name](bench):
-                # Again and again, so that what is killed leaves what it had.
-                write_results(f"gpu_{name}", machine(device) | figures, PACKAGES, folder=options.out)
-        except Exception:  # noqa: BLE001 - a part that fails must not cost the others
-            failed = True
-            bench.say(traceback.format_exc())
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-            torch.compiler.reset()
+        # Forked, so that modules and pairs are there; it is the first to touch the device.
+        process = multiprocessing.get_context("fork").Process(target=run, args=(name, bench))
+        process.start()
+        process.join()
+        failed |= process.exitcode != 0
     shutil.rmtree(bench.scratch, ignore_errors=True)
     bench.say("done")
     sys.exit(failed)

@@ -48,7 +48,7 @@ def same(bench: Bench) -> Iterator[Figures]:
 
 def _dropout(bench: Bench) -> Figures:
     """Losses of one batch by the seed: replays drop out otherwise with another seed, alike with the same."""
-    ours = _Ours(bench, replace(working(bench), updating=False))
+    ours = _Ours(bench, replace(working(bench).variant, updating=False))
     batch = next(bench.batches(bench.few_pairs).after(0, 1))
     losses = []
     for seed in (1, 2, 1, 2, 3):
@@ -91,23 +91,25 @@ def _gradient(model: PreTrainedModel, work: Callable[[], Tensor]) -> tuple[Tenso
     return found, loss
 
 
-def working(bench: Bench) -> Variant:
-    """The first of the variants that can be computed here."""
+def working(bench: Bench) -> _Ours:
+    """The first of the variants that can be computed here, after one step."""
     batch = next(bench.batches(bench.few_pairs).after(0, 1))
     for variant in (Variant(), Variant(compiled=False), Variant(compiled=False, updating=False), PLAINEST):
         try:
-            _Ours(bench, variant).take.prepare(batch)(identity)
+            ours = _Ours(bench, variant)
+            ours.run([ours.take.prepare(batch)])
         except Exception:  # noqa: BLE001 - compilers fail in whatever way they like, and the next may not
             bench.say(f"{variant} cannot be computed:\n{traceback.format_exc()}")
         else:
-            return variant
+            bench.say(f"takes {variant}")
+            return ours
     raise RuntimeError("no variant can be computed")
 
 
 def step(bench: Bench) -> Iterator[Figures]:
     """Steps with all that belongs to them, from text on, in turns; the median of the turns."""
     size, batches = bench.size, bench.batches(bench.few_pairs)
-    ours, theirs = _Ours(bench, working(bench)), PaddedStep(bench.model(), half=bench.device.type == "cuda")
+    ours, theirs = working(bench), PaddedStep(bench.model(), half=bench.device.type == "cuda")
     theirs.model.train()
     turns: dict[str, list[float]] = {"reference": [], "ours": []}
     for turn in range(size.turns + 1):
@@ -142,7 +144,7 @@ class _Ours:
         if variant.updating and bench.device.type == "cuda":
             self.take.trained_by(self.optimizer)
         self.host: Figures = {}
-        self._bench = bench
+        self.variant, self._bench = variant, bench
 
     def run(self, steps: Iterable[Callable[[Scale], StepReport]]) -> None:
         """Take steps, and note where the time of the thread that takes them goes."""
@@ -205,25 +207,31 @@ def _device_time(bench: Bench, variant: Variant, batches: list[Batch]) -> Figure
         ours.take.prepare(batch)(identity)
         ours.optimizer.step()
     bench.wait()
-    repeats, steps = range(bench.size.repeats), list(map(ours.take.prepare, batches * 4))
-    graphs = [median(bench.seconds(one.run) for _ in repeats) * 1000 for one in ours.take.prepared.values()]
+    steps = list(map(ours.take.prepare, batches * 4))
     rows = [len(Rows.of(b.tokens, Pooling.CLS, pad_id=0, width=variant.width)) for b in batches]
     return {
         "seconds_to_prepare": time.perf_counter() - start,
-        "graph_ms": dict(zip(map(str, ours.take.prepared), graphs, strict=True)),
+        "graph_ms": {str(shape): bench.median_ms(one.run) for shape, one in ours.take.prepared.items()},
         "steps_ms": bench.seconds(partial(ours.run, steps)) / len(steps) * 1000,
         "main_thread_ms": ours.host,
-        "optimizer_ms": median(bench.seconds(ours.optimizer.step) for _ in repeats) * 1000,
+        "optimizer_ms": bench.median_ms(ours.optimizer.step),
         "rows": [min(rows), float(np.mean(rows)), max(rows)],
     }
 
 
 def profiled(bench: Bench) -> Iterator[Figures]:
-    """Where the time of our step goes, kernel by kernel."""
-    ours, batches = _Ours(bench, working(bench)), list(bench.batches(bench.few_pairs).after(0, 6))
-    ours.run(map(ours.take.prepare, batches))
-    bench.wait()
+    """Where the time of our step goes, kernel by kernel and, with all batches prepared, by the clock."""
+    ours, batches = working(bench), list(bench.batches(bench.few_pairs).after(0, 6))
     steps = list(map(ours.take.prepare, batches))
+    ours.run(steps)
+    repeats = bench.size.repeats
+    figures: Figures = {
+        "prepared_ms_a_step": bench.seconds(lambda: ours.run(steps * repeats)) / len(steps) / repeats * 1000,
+        "main_thread_ms_a_step": ours.host,
+        "graph_ms": {str(shape): bench.median_ms(one.run) for shape, one in ours.take.prepared.items()},
+    }
+    bench.say(f"{figures}")
+    yield figures
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
         ours.run(steps)
         bench.wait()
@@ -234,7 +242,7 @@ def profiled(bench: Bench) -> Iterator[Figures]:
     (bench.out / "profile_cpu.txt").write_text(rows.table(sort_by="self_cpu_time_total", row_limit=40))
     found.export_chrome_trace(str(bench.out / "trace.json"))
     kernels = sorted(((row.self_device_time_total, row.count, row.key) for row in rows), reverse=True)[:40]
-    yield {
+    yield figures | {
         "steps": len(batches),
         "kernels_us_a_step": [(took / len(batches), n, name[:120]) for took, n, name in kernels if took],
     }

@@ -7,12 +7,17 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
+from sapbert.encoder.batching import TokenRows
 from sapbert.encoder.bert import RowEncoder
 from sapbert.encoder.layers import plain_layer
+from sapbert.encoder.rows import Rows
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.pairs.artifact import Pairs
 from sapbert.training import captured
@@ -82,6 +87,24 @@ def test_each_shape_is_prepared_once_and_none_is_refused(tiny_pairs: Pairs, tiny
         expected, found = gradients(plain, encoder, batch), gradients(taken, encoder, batch)
         assert found[0] == pytest.approx(expected[0], abs=1e-4)
     assert sorted(taken.prepared) == [(4, 8), (8, 24), (8, 32), (12, 60)]
+
+
+@given(rows=st.integers(1, 90), pairs=st.integers(1, 40))
+def test_what_is_sent_at_once_is_read_as_it_was_and_begins_where_a_gpu_reads(rows: int, pairs: int) -> None:
+    """Kernels that are made for numbers at multiples of 16 bytes fail where they are not."""
+    rng, tokens, names = np.random.default_rng(rows), 64 * rows, 2 * pairs
+    laid = Rows(rng.integers(0, 2**31, 4 * tokens + names, np.int32), tokens, 64)
+    labels, share = rng.integers(0, 99, names, np.int32), rng.random((names, names)) < 0.5
+    batch = Batch(TokenRows.of([], []), labels, share)
+    sheet = captured._Sheet.of(laid, batch, CPU)
+    found, found_labels, found_share = sheet.parts(sheet.packed)
+
+    for name, part in found._asdict().items():
+        np.testing.assert_array_equal(part.view(torch.int32), getattr(laid, name).view(np.int32))
+    np.testing.assert_array_equal(found_labels, labels)
+    np.testing.assert_array_equal(found_share, share)
+    for part in (*found, found_labels, found_share):
+        assert (part.data_ptr() - sheet.packed.data_ptr()) % 128 == 0
 
 
 def test_only_bfloat16_on_one_gpu_is_captured(tiny_base: Path) -> None:

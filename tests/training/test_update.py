@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from sapbert.encoder.bert import RowEncoder
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.captured import CapturedStep
+from sapbert.training.step import StepReport
 from tests.training.test_batches import make_batches
 from tests.training.test_captured import both, identity
 
@@ -76,6 +80,37 @@ def test_updates_are_those_of_torch(dtype: torch.dtype, tiny_base: Path) -> None
             torch.testing.assert_close(
                 found.state[own][part], expected.state[twin][part], rtol=1e-5, atol=1e-6
             )
+
+
+@needs_triton
+def test_what_a_graph_reads_lives_as_long_as_it(tiny_base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph knows addresses alone: what is freed there is read as if it were still a table."""
+    from sapbert.training.update import Update
+
+    encoder, plain = both(tiny_base)
+    taken = in_kernels(encoder, plain, torch.bfloat16)
+    taken.trained_by(adamw(encoder))
+    made: list[weakref.ref[torch.Tensor]] = []
+    tables = Update.tables
+
+    def watched(update: Update) -> tuple[torch.Tensor, torch.Tensor]:
+        found = tables(update)
+        made.extend(map(weakref.ref, found))
+        return found
+
+    monkeypatch.setattr(Update, "tables", watched)
+    # Computed, and taken for captured.
+    monkeypatch.setattr(CapturedStep, "_captured", lambda _self, warm, _whole: (None, warm()))
+    taken._plain = replace(plain, device=torch.device("cuda"))
+    gradients, report = [torch.zeros_like(leaf) for leaf in taken._encode.leaves], StepReport(*torch.ones(3))
+    assert taken._update is not None
+    run = taken._with_update(lambda: (gradients, report), taken._update)
+    gc.collect()
+
+    assert [table() is None for table in made] == [False, False]
+    del run
+    gc.collect()
+    assert [table() is None for table in made] == [True, True]
 
 
 @needs_triton

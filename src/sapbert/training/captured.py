@@ -47,6 +47,8 @@ _WORTH_COMPILING = 5_000
 """Steps from which compiling, half a minute, is won back."""
 _WARMING = 2
 """Times a step is computed before it is captured, so that libraries have made what they keep."""
+_TOGETHER = 32
+"""Parts of what is sent begin at a multiple of so many numbers: what a GPU reads at once."""
 log = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
@@ -165,18 +167,26 @@ class _Sheet:
     @classmethod
     def of(cls, rows: Rows, batch: Batch, device: torch.device) -> _Sheet:
         """Write a batch down; names are both sides of pairs, so four of the last part fill a number."""
-        share = batch.share.reshape(-1).view(np.int32)
-        packed = np.concatenate([rows.packed, batch.labels, share])
+        parts = rows.packed, batch.labels, batch.share.reshape(-1).view(np.int32)
+        spare = np.zeros(_TOGETHER, np.int32)
+        packed = np.concatenate([piece for part in parts for piece in (part, spare[: _spare(len(part))])])
         return cls(sendable(packed, device), rows.tokens, len(batch.labels))
 
     def parts(self, packed: Tensor) -> tuple[RowTensors, Tensor, Tensor]:
         """See the parts of a sheet: rows, labels and share."""
-        laid, labels, share = packed.split((4 * self.tokens + self.names, self.names, self.names**2 // 4))
+        sizes = 4 * self.tokens + self.names, self.names, self.names**2 // 4
+        padded = packed.split([size + _spare(size) for size in sizes])
+        laid, labels, share = (part[:size] for part, size in zip(padded, sizes, strict=True))
         return (
             RowTensors.within(laid, self.tokens),
             labels,
             share.view(torch.uint8).view(torch.bool).view(self.names, self.names),
         )
+
+
+def _spare(size: int) -> int:
+    """Numbers after a part of a sheet, so that the next begins where a kernel can read several at once."""
+    return -size % _TOGETHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +277,7 @@ class CapturedStep:
         if self._plain.device.type != "cuda":
             return whole
         graph, found = self._captured(whole, whole)
-        return partial(_replay, graph, found)
+        return partial(_replay, graph, whole, found)
 
     def _with_update(self, compute: _Compute, update: Update) -> _Run:
         """Leave the parameters changed, and no gradients."""
@@ -286,7 +296,7 @@ class CapturedStep:
         graph, (found, report) = self._captured(compute, whole)
         # Gradients lie where they lay when the graph was captured.
         update.fill(tables, found)
-        return partial(_replay, graph, ({}, report))
+        return partial(_replay, graph, whole, ({}, report))
 
     @cached_property
     def _buffers(self) -> Gradients:
@@ -304,12 +314,14 @@ class CapturedStep:
                 for _ in range(_WARMING):
                     warm()
             torch.cuda.current_stream(device).wait_stream(aside)
-            with torch.cuda.graph(graph, pool=self._pool):
+            # Of this thread alone: another pins memory for the next batches meanwhile.
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 found = whole()
         self._pool = graph.pool()
         return graph, found
 
 
-def _replay(graph: torch.cuda.CUDAGraph, found: _Found) -> _Found:
+def _replay(graph: torch.cuda.CUDAGraph, _whole: Callable[[], object], found: _Found) -> _Found:
+    """Compute again what `_whole` did: kept, since it holds what a graph reads and does not keep itself."""
     graph.replay()
     return found
