@@ -11,7 +11,7 @@ training step, both sides; `variants` of ours; `profile` where its time goes; `k
 `resume` a run stopped and taken up again; `encode` names to vectors, both sides; `search` a dictionary
 embedded and searched; `epoch` the paper's whole pretraining by `sapbert.training.trainer`, with its files.
 Each part writes `gpu_PART.json` on its way, and `log.txt` grows all the while, so a run that is cut short
-loses little. Each is a process of its own: an error on a GPU leaves its process none that works.
+loses little. Each of several is a process of its own, since after an error on a GPU its process has none.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def machine(device: torch.device) -> Figures:
     }
 
 
-def run(name: str, bench: Bench) -> None:
-    """Run a part; what fails is told."""
+def run(name: str, bench: Bench) -> int:
+    """Run a part; what fails is told. Returns the status to exit with."""
     bench.say(f"--- {name}")
     try:
         for figures in PARTS[name](bench):
@@ -163,7 +163,16 @@ def run(name: str, bench: Bench) -> None:
             write_results(f"gpu_{name}", machine(bench.device) | figures, PACKAGES, folder=bench.out)
     except Exception:  # noqa: BLE001 - in whatever way a driver fails
         bench.say(traceback.format_exc())
-        sys.exit(1)
+        return 1
+    return 0
+
+
+def apart(name: str, bench: Bench) -> int:
+    """Run a part in a process of its own: forked, so that modules and pairs are there."""
+    process = multiprocessing.get_context("fork").Process(target=lambda: sys.exit(run(name, bench)))
+    process.start()
+    process.join()
+    return process.exitcode or 0
 
 
 def main() -> None:
@@ -178,16 +187,12 @@ def main() -> None:
     device = torch.device("cpu" if options.smoke else "cuda")
     bench = Bench(SMOKE if options.smoke else Size({}), options.out, device, options.seconds)
     bench.few_pairs  # noqa: B018 - most parts need them
-    failed = False
+    failed, start = False, run if len(options.parts) == 1 else apart
     for name in options.parts:
         if bench.left < 0:
             bench.say(f"no time for {name}")
             continue
-        # Forked, so that modules and pairs are there; it is the first to touch the device.
-        process = multiprocessing.get_context("fork").Process(target=run, args=(name, bench))
-        process.start()
-        process.join()
-        failed |= process.exitcode != 0
+        failed |= start(name, bench) != 0
     shutil.rmtree(bench.scratch, ignore_errors=True)
     bench.say("done")
     sys.exit(failed)

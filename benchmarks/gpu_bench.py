@@ -45,15 +45,15 @@ class Size:
     few_pairs: int = 400_000
     steps: int = 60
     """A turn."""
-    turns: int = 5
+    turns: int = 3
     slow_steps: int = 12
     """A turn of the reference."""
     repeats: int = 20
     """Of what is measured alone."""
-    names: int = 2_000_000
+    names: int = 600_000
     """Encoded."""
     rows_at_once: tuple[int, ...] = (512, 1024)
-    slow_names: int = 20_000
+    slow_names: int = 10_000
     """Encoded by the reference."""
     dictionary: int = 14_800_000
     mentions: int = 70_000

@@ -7,7 +7,7 @@ some mentions the names found are held against all names, multiplied in full pre
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, product
 from time import perf_counter
 from typing import Any
 
@@ -31,6 +31,8 @@ WANTED = 10
 GROUP = 64
 CHUNK = 262_144
 """Names whose scores are held at once."""
+_LEAST = 6
+"""Seconds that a part of encoding takes."""
 CHECKED = 256
 """Mentions that are searched in full precision too."""
 
@@ -64,24 +66,12 @@ def encode(bench: Bench) -> Iterator[Figures]:
     figures["reference_names_a_second"] = len(few) / bench.seconds(slow)
     bench.say(f"reference: {figures['reference_names_a_second']:,.0f} names/s")
     yield figures
-    most = processes_for(len(names)) or 1
-    for processes in (0, most // 8 or 1, most // 2 or 1, most):
-        stream = stream_of(bench, model, Variant(), 256, processes)
-        prepared = stream.prepared(windows(names))
-        start = perf_counter()
-        # Processes take a while to start.
-        laid = len(next(prepared))
-        began = perf_counter()
-        laid += sum(map(len, islice(prepared, 4 * processes or 64)))
-        key = f"tokenised_and_laid_a_second_{processes}_processes"
-        figures[key] = laid and (4 * processes or 64) * WINDOW / (perf_counter() - began)
-        bench.say(f"{key}: {figures[key]:,.0f}, {began - start:.2f} s to start")
-        prepared.close()
-    for rows in bench.size.rows_at_once:
-        if bench.left < 20:
+    for compiled, rows in product((False, True), bench.size.rows_at_once):
+        if bench.left < _LEAST:
             return
-        key = f"{rows} rows"
-        figures[key] = _encoded(bench, model, Variant(compiled=False), rows, names, torch.cat(reference), few)
+        key = f"{rows} rows{', compiled' if compiled else ''}"
+        variant = Variant(compiled=compiled)
+        figures[key] = _encoded(bench, model, variant, rows, names, torch.cat(reference), few)
         bench.say(f"{key}: {figures[key]}")
         yield figures
     encoder = TransformerEncoder(
@@ -91,6 +81,26 @@ def encode(bench: Bench) -> Iterator[Figures]:
     figures["TransformerEncoder.encode"] = len(names) / bench.seconds(lambda: encoder.encode(strings))
     bench.say(f"TransformerEncoder.encode: {figures['TransformerEncoder.encode']:,.0f} names/s")
     yield figures
+    figures |= _laid(bench, model, names)
+    yield figures
+
+
+def _laid(bench: Bench, model: PreTrainedModel, names: Texts) -> Figures:
+    """Names a second that are tokenised and laid into rows, by the number of processes."""
+    figures, most = {}, processes_for(len(names)) or 1
+    for processes in (0, most // 2 or 1, most):
+        if bench.left < _LEAST:
+            break
+        prepared = stream_of(bench, model, Variant(), 512, processes).prepared(windows(names))
+        # Processes take a while to start.
+        next(prepared)
+        count, start = 2 * processes or 16, perf_counter()
+        laid = len(list(islice(prepared, count)))
+        key = f"tokenised_and_laid_a_second_{processes}_processes"
+        figures[key] = laid * WINDOW / (perf_counter() - start)
+        bench.say(f"{key}: {figures[key]:,.0f}")
+        prepared.close()
+    return figures
 
 
 def _encoded(
@@ -118,7 +128,7 @@ def _encoded(
 
 def _device_rate(bench: Bench, stream: RowStream, names: Texts, rows: int) -> float:
     """Names a second that the device encodes when it has them all."""
-    tokens = tokenize(bench.tokenizer, names.span(0, min(len(names), 16 * WINDOW)), max_length=25)
+    tokens = tokenize(bench.tokenizer, names.span(0, min(len(names), 8 * WINDOW)), max_length=25)
     laid = Rows.of(tokens, Pooling.CLS, pad_id=0, width=stream.encode.width)
     parts = [RowTensors.of(part, bench.device) for _, part in laid.cut(rows)]
     took = bench.seconds(lambda: [functional.normalize(stream.encode(part)) for part in parts])
