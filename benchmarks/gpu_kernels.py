@@ -24,6 +24,8 @@ def kernels(bench: Bench) -> Iterator[Figures]:
     from sapbert.encoder import layer_kernels
 
     for name, (work, settings) in _works().items():
+        if bench.left < 0:
+            return
         for values in product(*settings.values()):
             chosen = dict(zip(settings, values, strict=True))
             with patch.multiple(layer_kernels, **chosen) if chosen else patch.dict({}):
