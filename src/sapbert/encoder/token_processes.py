@@ -14,14 +14,12 @@ import pickle
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
-from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from sapbert.encoder.batching import TokenRows
 from sapbert.encoder.tokens import split
-from sapbert.encoder.words import Words, can_split
 from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
@@ -102,10 +100,9 @@ def _serve() -> None:
     replies, sys.stdout = sys.stdout.buffer, sys.stderr
     requests = sys.stdin.buffer
     tokenizer = Tokenizer.from_str(pickle.load(requests))  # noqa: S301 - of the process that started this one
-    tokenise = Words(tokenizer).split if can_split(tokenizer) else partial(split, tokenizer)
     with suppress(EOFError):
         while True:
-            rows = tokenise(pickle.load(requests))  # noqa: S301
+            rows = split(tokenizer, pickle.load(requests))  # noqa: S301
             pickle.dump((rows.ids, rows.special, rows.offsets), replies, pickle.HIGHEST_PROTOCOL)
             replies.flush()
 

@@ -17,11 +17,11 @@ _ANY_NAME = "a"
 def split(tokenizer: Tokenizer, names: Sequence[str]) -> TokenRows:
     """Split names into tokens, special ones included, cut as the tokenizer is set to cut them."""
     rows = tokenizer.encode_batch_fast(readable(names))
-    before, after = frame(tokenizer)
+    before, after = _frame(tokenizer)
     return TokenRows.framed((row.ids for row in rows), before, after)
 
 
-def frame(tokenizer: Tokenizer) -> tuple[int, int]:
+def _frame(tokenizer: Tokenizer) -> tuple[int, int]:
     """Return how many special tokens are put before and after any name."""
     # Read off one name, for to read the flags of all takes as long as to read their tokens.
     added = tokenizer.num_special_tokens_to_add(is_pair=False)
