@@ -26,12 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from results import write_results
-from sapbert.encoder.leading import LeadingDimensions
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.index.build import build_index
 from sapbert.index.entries import Entries
 from sapbert.index.entries_writer import write_entries
-from sapbert.index.folder import open_index
+from sapbert.index.folder import comparable, open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.linking.linker import Linker, LinkSettings
 from sapbert.linking.search import DenseSearch
@@ -138,7 +137,7 @@ def measure(
 ) -> dict[str, Any]:
     """Link all mentions with the index in `folder`."""
     index, entries, manifest = open_index(folder, threads=1)
-    cut = LeadingDimensions.of(encoder, index.dimension)
+    cut = comparable(folder, manifest, encoder)
     linker = Linker(cut, DenseSearch(index), entries, fingerprint=manifest.fingerprint)
     together = [mention for own in sets.values() for mention in own]
     return {

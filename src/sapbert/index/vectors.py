@@ -85,7 +85,7 @@ class Vectors:
 
     def spread(self) -> NDArray[np.int64]:
         """Return a few rows, from the first to the last."""
-        return np.unique(np.linspace(0, max(0, len(self) - 1), min(len(self), _LOOKED_AT)).astype(np.int64))
+        return spread_rows(len(self), _LOOKED_AT)
 
     def widened(self) -> Vectors:
         """Return the same vectors in float32, in memory; as they are where they are float32."""
@@ -205,6 +205,11 @@ def checked(
     if allowed is not None and allowed.shape != (len(index),):
         raise ValueError(f"allowed has shape {allowed.shape}, expected ({len(index)},)")
     return mentions
+
+
+def spread_rows(rows: int, size: int) -> NDArray[np.int64]:
+    """Return `size` of so many rows, from the first to the last; all where there are no more."""
+    return np.linspace(0, max(0, rows - 1), min(rows, size)).astype(np.int64)
 
 
 def no_results(mentions: int, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
