@@ -1,8 +1,8 @@
 """Unit vectors on disk, in full, half, a quarter or an eighth of the room, mapped into memory.
 
 `int8` rounds each vector to 127 steps of its largest component; `int4` to 7 steps of that or of a little
-less, as keeps its direction best, and puts two into a byte. Scores are cosines with what is stored. Where room
-is short, more dimensions in `int4` link better than fewer in `int8`.
+less, as keeps its direction best, and puts two into a byte. Scores are cosines with what is stored. Where
+room is short, more dimensions in `int4` link better than fewer in `int8`.
 Whatever the precision, arithmetic is in float32 and some thousand rows at a time: no file is held whole.
 
 Scores that are given out come from `rank` alone. A matrix product may round a row's score differently in
