@@ -202,11 +202,11 @@ class ArrayWriter:
 class TextsWriter(ExitStack):
     """Writes the two files of `Texts` piece by piece."""
 
-    def __init__(self, data: Path, offsets: Path, offset: type[np.int32 | np.int64] = np.int64) -> None:
-        """Begin both; `offset` is of what type offsets are, and must hold the bytes of all strings."""
+    def __init__(self, data: Path, offsets: Path, dtype: type[np.int32 | np.int64] = np.int64) -> None:
+        """Begin both files; offsets are of `dtype`, which must hold the number of all bytes."""
         super().__init__()
         self._data = self.enter_context(ArrayWriter(data, np.uint8))
-        self._offsets = self.enter_context(ArrayWriter(offsets, offset))
+        self._offsets = self.enter_context(ArrayWriter(offsets, dtype))
         self._offsets.append(np.zeros(1, np.int64))
 
     @property

@@ -50,7 +50,7 @@ ROWS_A_CHUNK = 16_384
 ROWS_A_CALL = 4_096
 """Names encoded between two signs of progress."""
 AXES_FROM = 4_096
-"""Names that axes are made from: four times as many keep no more neighbours."""
+"""Names that axes are made from: four times as many keep hardly more neighbours."""
 
 OnForecast = Callable[[int, float], None]
 """Told, before the work begins, how many names are to be encoded and how many a second may be expected."""
