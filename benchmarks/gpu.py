@@ -37,7 +37,6 @@ from gpu_encoding import encode, search
 from gpu_kernels import kernels
 from gpu_step import profiled, same, step, variants
 from results import write_results
-from sapbert.encoder.layers import layer_for
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.loop import METRICS
 from sapbert.training.metrics import read_metrics
@@ -141,8 +140,8 @@ PARTS: dict[str, Callable[[Bench], Iterator[Figures]]] = {
 }
 
 
-def machine(device: torch.device) -> Figures:
-    if device.type != "cuda":
+def machine(bench: Bench) -> Figures:
+    if bench.device.type != "cuda":
         return {"device": "cpu"}
     command = ["nvidia-smi", "--query-gpu=driver_version,clocks.sm,power.limit", "--format=csv,noheader"]
     driver = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
@@ -150,7 +149,7 @@ def machine(device: torch.device) -> Figures:
         "device": torch.cuda.get_device_name(),
         "driver": driver,
         "cuda": torch.version.cuda,
-        "layer": layer_for(device, head=64).__name__,
+        "layer": bench.layer.__name__,
     }
 
 
@@ -160,7 +159,7 @@ def run(name: str, bench: Bench) -> int:
     try:
         for figures in PARTS[name](bench):
             # Again and again, so that what is killed leaves what it had.
-            write_results(f"gpu_{name}", machine(bench.device) | figures, PACKAGES, folder=bench.out)
+            write_results(f"gpu_{name}", machine(bench) | figures, PACKAGES, folder=bench.out)
     except Exception:  # noqa: BLE001 - in whatever way a driver fails
         bench.say(traceback.format_exc())
         return 1

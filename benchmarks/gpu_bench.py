@@ -16,8 +16,10 @@ import torch
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from sapbert.encoder.bert import RowEncoder
-from sapbert.encoder.layers import layer_for, plain_layer
+from sapbert.encoder.kernels import layer_of
+from sapbert.encoder.layers import Layer, plain_layer
 from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.rows import WIDTH
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.batches import Batches
 from sapbert.training.captured import CapturedStep
@@ -43,16 +45,16 @@ class Size:
     pairs: int = 11_792_953
     """Of the paper."""
     few_pairs: int = 400_000
-    steps: int = 60
+    steps: int = 200
     """A turn."""
     turns: int = 3
     slow_steps: int = 12
     """A turn of the reference."""
     repeats: int = 20
     """Of what is measured alone."""
-    names: int = 600_000
-    """Encoded."""
-    rows_at_once: tuple[int, ...] = (512, 1024)
+    names: int = 2_000_000
+    """Encoded from text on."""
+    rows_at_once: tuple[int, ...] = (512, 1024, 2048)
     slow_names: int = 10_000
     """Encoded by the reference."""
     dictionary: int = 14_800_000
@@ -108,6 +110,11 @@ class Bench:
         with self.device:
             return BertModel(config, add_pooling_layer=False)
 
+    @cached_property
+    def layer(self) -> Layer:
+        """The way to compute layers here."""
+        return layer_of(self.model(), width=WIDTH)
+
     def batches(self, pairs: Pairs) -> Batches:
         """In the order of `sapbert train`."""
         rows = np.arange(len(pairs))
@@ -137,7 +144,7 @@ class Bench:
 class Variant:
     """One way to compute our step."""
 
-    width: int = 64
+    width: int = WIDTH
     kernels: bool = True
     """Whether layers are computed by kernels of our own, where these work."""
     compiled: bool = True
@@ -154,7 +161,7 @@ class Variant:
             Pooling.CLS,
             width=self.width,
             dtype=torch.bfloat16 if on_gpu else torch.float32,
-            layer=layer_for(bench.device, head=64) if self.kernels else plain_layer,
+            layer=layer_of(model, width=self.width) if self.kernels else plain_layer,
             compiled=self.compiled and on_gpu,
         )
 

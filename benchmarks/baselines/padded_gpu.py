@@ -7,7 +7,7 @@ loss. Names are encoded in fp32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -29,6 +29,11 @@ class PaddedStep:
         self.model, self._half = model, half
         self._optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01)
         self._scaler = torch.amp.GradScaler(model.device.type, enabled=half)
+
+    def run(self, batches: Iterable[Batch]) -> None:
+        """Take a step a batch."""
+        for batch in batches:
+            self(batch)
 
     def __call__(self, batch: Batch) -> float:
         """Take a step; returns the loss."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from sapbert.encoder.transformer import load_encoder, tokenize
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.training.batches import Batches, split_pairs
+from sapbert.training.batches import Batch, Batches, split_pairs
 
 
 def make_batches(
@@ -46,6 +47,25 @@ def test_batches_prepared_together_are_those_prepared_alone(
         assert batch.tokens.offsets.tolist() == tokens.offsets.tolist()
         assert batch.labels.tolist() == tiny_pairs.concepts[rows].tolist()
         assert batch.share.tolist() == tiny_pairs.share_concept(rows).tolist()
+
+
+def test_two_groups_of_batches_are_prepared_before_they_are_asked_for(
+    tiny_pairs: Pairs, tiny_base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sapbert.training.batches._PAIRS_AHEAD", 1)
+    made: list[Batch] = []
+    ahead = Event()
+
+    def make(batch: Batch) -> int:
+        made.append(batch)
+        if len(made) == 3:
+            ahead.set()
+        return len(made)
+
+    ready = make_batches(tiny_pairs, tiny_base).ready(0, 9, make)
+    assert next(ready) == 1
+    assert ahead.wait(60)
+    assert list(ready) == list(range(2, 10))
 
 
 def test_an_epoch_visits_pairs_once_and_in_another_order_than_the_next(

@@ -20,14 +20,16 @@ from sapbert.encoder.layers import plain_layer
 from sapbert.encoder.rows import Rows
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.pairs.artifact import Pairs
-from sapbert.training import captured
+from sapbert.training import ways
 from sapbert.training.batches import Batch
-from sapbert.training.captured import CapturedStep, TakeStep, fastest
+from sapbert.training.captured import CapturedStep
 from sapbert.training.losses import LossName, make_loss
 from sapbert.training.metrics import read_metrics
 from sapbert.training.mining import MiningSettings
+from sapbert.training.sheet import Sheet
 from sapbert.training.step import Encode, Step
 from sapbert.training.trainer import train
+from sapbert.training.ways import TakeStep, fastest
 from tests.training.test_batches import make_batches
 from tests.training.test_trainer import CPU, assert_same_model, settings
 
@@ -96,7 +98,7 @@ def test_what_is_sent_at_once_is_read_as_it_was_and_begins_where_a_gpu_reads(row
     laid = Rows(rng.integers(0, 2**31, 4 * tokens + names, np.int32), tokens, 64)
     labels, share = rng.integers(0, 99, names, np.int32), rng.random((names, names)) < 0.5
     batch = Batch(TokenRows.of([], []), labels, share)
-    sheet = captured._Sheet.of(laid, batch, CPU)
+    sheet = Sheet.of(laid, batch, CPU)
     found, found_labels, found_share = sheet.parts(sheet.packed)
 
     for name, part in found._asdict().items():
@@ -112,7 +114,7 @@ def test_only_bfloat16_on_one_gpu_is_captured(tiny_base: Path) -> None:
     gpu = Step(plain.encode, plain.loss, plain.mining, torch.device("cuda"), None)
     half = settings(precision="bf16")
 
-    assert captured._can_capture(gpu, encoder, half)
+    assert ways._can_capture(gpu, encoder, half)
     assert fastest(plain, encoder, half, steps=10) is plain
     assert fastest(gpu, encoder, settings(), steps=10) is gpu
     chunked = Step(plain.encode, plain.loss, plain.mining, torch.device("cuda"), 8)
@@ -126,7 +128,7 @@ def test_only_bfloat16_on_one_gpu_is_captured(tiny_base: Path) -> None:
 @pytest.fixture
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run on a CPU compute what a GPU would capture."""
-    monkeypatch.setattr(captured, "_can_capture", lambda *_: True)
+    monkeypatch.setattr(ways, "_can_capture", lambda *_: True)
 
 
 @pytest.mark.usefixtures("on_cpu")

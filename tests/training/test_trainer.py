@@ -299,6 +299,21 @@ def test_any_figures_of_the_encoder_can_be_measured_instead(
     assert "| steps | nearness | seen |" in (tmp_path / "model" / "README.md").read_text()
 
 
+def test_steps_drop_out_also_after_an_evaluation_that_turned_that_off(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
+) -> None:
+    def evaluate(encoder: Encoder) -> dict[str, float]:
+        assert isinstance(encoder, TransformerEncoder)
+        encoder.model.train(mode=False)
+        return {"seen": 1.0}
+
+    asked = settings(evaluate_every=2, epochs=0.2)
+    train(tiny_pairs, str(tiny_base), tmp_path / "rude", asked, device=CPU, evaluate=evaluate)
+    train(tiny_pairs, str(tiny_base), tmp_path / "model", asked, device=CPU)
+
+    assert_same_model(tmp_path / "rude", tmp_path / "model")
+
+
 def test_processes_started_by_torchrun_train_one_model(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, uninterrupted: Path
 ) -> None:

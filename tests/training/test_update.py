@@ -20,7 +20,7 @@ from sapbert.pairs.artifact import Pairs
 from sapbert.training.captured import CapturedStep
 from sapbert.training.step import StepReport
 from tests.training.test_batches import make_batches
-from tests.training.test_captured import both, identity
+from tests.training.test_captured import both, identity, in_rows
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 needs_triton = pytest.mark.skipif(not INTERPRETED, reason="is run by the test above, in a process of its own")
@@ -43,6 +43,17 @@ def in_kernels(encoder: TransformerEncoder, plain: object, dtype: torch.dtype) -
         encoder.model, encoder.pooling, width=32, dtype=dtype, layer=fused_layer, compiled=False
     )
     return CapturedStep(encode, plain, pooling=encoder.pooling, pad_id=0, compiled=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(bool(find_spec("triton")), reason="there is Triton")
+def test_without_triton_steps_are_left_to_the_optimizer_and_that_is_said(
+    tiny_base: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder, plain = both(tiny_base)
+    taken = in_rows(encoder, plain)
+    taken.trained_by(adamw(encoder))
+    assert not taken.updates
+    assert caplog.records[-1].getMessage().startswith("optimizers have no kernels here (No module named")
 
 
 def adamw(encoder: TransformerEncoder) -> torch.optim.AdamW:
@@ -80,6 +91,49 @@ def test_updates_are_those_of_torch(dtype: torch.dtype, tiny_base: Path) -> None
             torch.testing.assert_close(
                 found.state[own][part], expected.state[twin][part], rtol=1e-5, atol=1e-6
             )
+
+
+@needs_triton
+@pytest.mark.parametrize("broken", ["decay", "copies", "nothing"])
+def test_updates_that_are_wrong_are_left_to_the_optimizer(
+    broken: str,
+    tiny_pairs: Pairs,
+    tiny_base: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from sapbert.training import adamw_kernel
+
+    right = adamw_kernel.step
+
+    def wrong(table, rates, betas, epsilon, decay, *, half, copies):  # type: ignore[no-untyped-def]
+        if broken != "nothing":
+            decay = 0.0 if broken == "decay" else decay
+            right(table, rates, betas, epsilon, decay, half=half, copies=copies and broken != "copies")
+
+    monkeypatch.setattr(adamw_kernel, "step", wrong)
+    encoder, plain = both(tiny_base)
+    taken = in_rows(encoder, plain)
+    taken.trained_by(adamw(encoder))
+    assert not taken.updates
+    assert caplog.records[-1].getMessage().startswith("optimizers have no kernels here (they are ")
+    taken.prepare(next(make_batches(tiny_pairs, tiny_base, batch_size=8).after(0, 1)))(identity)
+    assert all(parameter.grad is not None for parameter in encoder.model.parameters())
+
+
+@needs_triton
+def test_only_adamw_over_all_parameters_alike_is_taken(tiny_base: Path) -> None:
+    encoder, plain = both(tiny_base)
+    taken = in_rows(encoder, plain)
+    first, *others = encoder.model.parameters()
+    for optimizer in (
+        torch.optim.SGD(encoder.model.parameters()),
+        torch.optim.AdamW([{"params": [first]}, {"params": others, "weight_decay": 0.0}]),
+    ):
+        taken.trained_by(optimizer)
+        assert not taken.updates
+    taken.trained_by(adamw(encoder))
+    assert taken.updates
 
 
 @needs_triton

@@ -1,27 +1,21 @@
-"""One layer of BERT over names that share rows: the plain way, which runs anywhere, and which way to take.
+"""One layer of BERT over names that share rows, the plain way, which runs anywhere.
 
 A row holds several names, and a token may look at tokens of its own name only. The plain way computes the
 scores of a whole row and drops those across names. On a GPU the layer is written out with kernels of our own
-(`fused_layer`), where these work; both take and give the same.
+(`fused_layer`), where these serve (`kernels`); both take and give the same.
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from functools import cache
 from math import inf
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
-_HEADS = (16, 32, 64, 128)
-"""What a kernel lays out on the chip is a power of two, and at least what a matrix unit takes."""
 SEEDS = 3
 """Places of a layer that drop out: chances, and what is added to its two sums."""
-log = logging.getLogger(__name__)
 
 
 class Weights(NamedTuple):
@@ -106,39 +100,3 @@ def dropped(tensor: Tensor, dropout: float) -> Tensor:
 def normed(hidden: Tensor, norm: tuple[Tensor, Tensor], epsilon: float) -> Tensor:
     """Normalise each token."""
     return functional.layer_norm(hidden, hidden.shape[-1:], *norm, epsilon)
-
-
-@cache
-def layer_for(device: torch.device, *, head: int) -> Layer:
-    """Return the fastest way on a device for heads of this size; it is tried, and told, once."""
-    if device.type != "cuda" or head not in _HEADS:
-        return plain_layer
-    try:
-        from sapbert.encoder.fused_layer import fused_layer
-
-        # Tried, since Triton needs a C compiler, and looks for it no sooner than it must.
-        _try(fused_layer, device, head)
-    except Exception as error:  # noqa: BLE001 - in whatever way a compiler or a driver fails
-        told = str(error).partition("\n")[0]
-        log.warning("layers have no kernels here (%s); going the plain way", told)
-        return plain_layer
-    return fused_layer
-
-
-def _try(layer: Layer, device: torch.device, head: int) -> None:
-    """Compute a layer and its gradient."""
-
-    def ones(*size: int) -> Tensor:
-        return torch.ones(size, dtype=torch.bfloat16, device=device, requires_grad=True)
-
-    outs = (3 * head, head, None, 4 * head, head, None)
-    ins = (head, head, None, head, 4 * head, None)
-    maps = (
-        (ones(n, m), ones(n)) if n and m else (ones(head), ones(head)) for n, m in zip(outs, ins, strict=True)
-    )
-    names, seeds = (torch.zeros(n, dtype=torch.int32, device=device) for n in (_HEADS[0], SEEDS))
-    found = layer(
-        ones(len(names), head), names, None, seeds, Weights(*maps), Shape(1, len(names), 1e-12, 0.1, 0.1)
-    )
-    found.sum().backward()
-    torch.cuda.synchronize(device)

@@ -31,8 +31,8 @@ from sapbert.encoder.transfer import to_device
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_ROWS = 256
-"""Rows computed at once: enough for all of a GPU, and little enough that a layer stays in its cache."""
+ROWS = 1024
+"""Rows computed at once: by 512 an H200 was a fifth slower. BERT-base takes some 1.5 GB for so many."""
 _THREADS = 2
 _AHEAD = 2
 """Windows of names that may wait for the GPU."""
@@ -59,7 +59,7 @@ class RowStream:
         pooling: Pooling,
         *,
         pad_id: int,
-        rows: int = _ROWS,
+        rows: int = ROWS,
         processes: int = 0,
     ) -> None:
         """Take names that `tokenizer` cuts to the width of a row, and encode `rows` rows at a time.

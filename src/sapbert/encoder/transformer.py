@@ -47,7 +47,7 @@ from sapbert.encoder.folder import (
     stored_pooling,
     stored_sparse_weight,
 )
-from sapbert.encoder.layers import layer_for
+from sapbert.encoder.kernels import layer_of
 from sapbert.encoder.pooling import Pooling, pool
 from sapbert.encoder.rows import WIDTH
 from sapbert.encoder.stream import RowStream, processes_for
@@ -225,13 +225,12 @@ class TransformerEncoder:
             return None
         if self.max_length > WIDTH or not can_lay(self.model, self.pooling):
             return None
-        head = self.dimension // self.model.config.num_attention_heads
         encode = RowEncoder(
             self.model,
             self.pooling,
             width=WIDTH,
             dtype=self._dtype,
-            layer=layer_for(device, head=head),
+            layer=layer_of(self.model, width=WIDTH),
             compiled=False,
         )
         cut_to(self.tokenizer, self.max_length)

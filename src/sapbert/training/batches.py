@@ -11,6 +11,7 @@ million names first would take minutes before the first step, and to do it on th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from sapbert.pairs.artifact import Pairs
 
 _PAIRS_AHEAD = 2048
 """Pairs prepared at once: eight batches of the paper's, and no more than one of a large size."""
+_GROUPS_AHEAD = 2
+"""Such groups prepared before they are needed: one that takes long is then not waited for."""
 
 Made = TypeVar("Made")
 
@@ -110,10 +113,11 @@ class Batches:
         def prepare() -> list[Made]:
             return list(map(make, self._prepare(list(islice(groups, at_once)))))
 
+        # One thread, so that groups are prepared in their order.
         with ThreadPoolExecutor(1) as ahead:
-            pending = ahead.submit(prepare)
-            while batches := pending.result():
-                pending = ahead.submit(prepare)
+            pending = deque(ahead.submit(prepare) for _ in range(_GROUPS_AHEAD))
+            while batches := pending.popleft().result():
+                pending.append(ahead.submit(prepare))
                 yield from batches
 
     def numbers(self, step: int, total: int) -> Iterator[NDArray[np.int64]]:

@@ -28,7 +28,7 @@ from sapbert.training.checkpoints import Checkpoints
 from sapbert.training.gather import any_process, joined, sum_gradients, wait_for_all, world
 from sapbert.training.metrics import Metrics, read_metrics
 from sapbert.training.settings import LoopSettings
-from sapbert.training.step import Scale, StepReport
+from sapbert.training.step import Scale, StepReport, seed_generators
 from sapbert.training.unread import Unread
 
 METRICS = "metrics.jsonl"
@@ -188,6 +188,8 @@ class _Run:
         if done == 0:
             tell([(0, objective.measure(0))])
         unread = Unread(self.device, objective.names_a_step)
+        # Not in each step, as it takes a tenth of a GPU's; encoders that encode return to it by themselves.
+        objective.module.train()
         for take in objective.steps(done):
             unread.add(done + 1, self._learning_rate(done), self._take(take, done))
             done += 1
@@ -197,6 +199,7 @@ class _Run:
             rows = unread.read(to_the_last=measure or save)
             if measure:
                 rows[-1][1].update(objective.measure(done))
+                objective.module.train()
             tell(rows)
             stop = any_process(interruption.asked)
             if save or stop:
@@ -212,11 +215,11 @@ class _Run:
         """Take one step; returns what it found."""
         # Dropout depends on the step and the process alone, so a resumed run needs no random state.
         rank, _ = world()
-        torch.manual_seed(int(np.random.SeedSequence([self.settings.seed, done, rank]).generate_state(1)[0]))
+        seed = int(np.random.SeedSequence([self.settings.seed, done, rank]).generate_state(1)[0])
+        seed_generators(seed, self.device)
         for group in self.optimizer.param_groups:
             group["lr"] = self._learning_rate(done) * group[RATE]
         module = self.objective.module
-        module.train()
         self.optimizer.zero_grad(set_to_none=True)
         report = take(self.scaler.scale)
         sum_gradients(module.parameters())

@@ -174,6 +174,14 @@ class Step:
         return self.loss(names, names, hard), hard
 
 
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Seed what a step draws from, as `torch.manual_seed` does, which asks for all kinds of devices too."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.default_generators[index].manual_seed(seed)
+
+
 def random_state(device: torch.device) -> list[Tensor]:
     """Return the state of the generators that a step draws from."""
     states = [torch.get_rng_state()]

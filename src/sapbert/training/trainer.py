@@ -26,7 +26,6 @@ from sapbert.pairs.artifact import Pairs
 from sapbert.protocols import Encoder
 from sapbert.training.adapt import adapt
 from sapbert.training.batches import Batches, split_pairs
-from sapbert.training.captured import TakeStep, fastest
 from sapbert.training.card import model_card, pairs_data
 from sapbert.training.gather import world
 from sapbert.training.loop import DTYPES, METRICS, RATE, Evaluate, OnStep, run_training, silent
@@ -37,6 +36,7 @@ from sapbert.training.mining import MiningSettings
 from sapbert.training.retrieval import retrieval_accuracy
 from sapbert.training.settings import TrainSettings
 from sapbert.training.step import Encode, Scale, Step, StepReport
+from sapbert.training.ways import TakeStep, fastest
 
 KIND = "model"
 _METHOD = "self-alignment pretraining (SapBERT, Liu et al., NAACL 2021)"
