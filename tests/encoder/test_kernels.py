@@ -92,7 +92,7 @@ def test_what_is_off_by_less_than_rounding_is_held_and_what_is_more_is_not() -> 
 
 
 def with_kernels(layer: Layer, monkeypatch: pytest.MonkeyPatch) -> Layer:
-    monkeypatch.setitem(sys.modules, "sapbert.encoder.fused_layer", SimpleNamespace(fused_layer=layer))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "sapbert.encoder.fused_layer", SimpleNamespace(fused_layer=layer))
     return proven("layers", partial(kernels._fused, CPU, SIZES), plain_layer)
 
 

@@ -10,6 +10,7 @@ import weakref
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -126,10 +127,8 @@ def test_only_adamw_over_all_parameters_alike_is_taken(tiny_base: Path) -> None:
     encoder, plain = both(tiny_base)
     taken = in_rows(encoder, plain)
     first, *others = encoder.model.parameters()
-    for optimizer in (
-        torch.optim.SGD(encoder.model.parameters()),
-        torch.optim.AdamW([{"params": [first]}, {"params": others, "weight_decay": 0.0}]),
-    ):
+    apart: list[dict[str, Any]] = [{"params": [first]}, {"params": others, "weight_decay": 0.0}]
+    for optimizer in (torch.optim.SGD(encoder.model.parameters()), torch.optim.AdamW(apart)):
         taken.trained_by(optimizer)
         assert not taken.updates
     taken.trained_by(adamw(encoder))

@@ -8,6 +8,7 @@ tanh's formula, which differs from erf's by less than bfloat16 rounds.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -81,50 +82,38 @@ class _Layer(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         shape: Shape = ctx.shape
         saved = ctx.saved_tensors
-        hidden, names, picks, seeds, qkv, attended, out, total, stats, up, active = saved[:11]
+        hidden, names, picks, seeds, qkv, attended, *kept = saved[: -2 * _MAPS]
+        first, (up, active), second = Normed(*kept[:3]), kept[3:5], Normed(kept[0], *kept[5:])
         weights = _weights(saved[-2 * _MAPS :])
         dim, wide = hidden.shape[1], up.shape[1]
         sums = hidden.new_zeros(9 * dim + wide, dtype=torch.float32)
         of_second, of_up, of_first, of_qkv = sums.split((3 * dim, wide, 3 * dim, 3 * dim))
-        second, dropout = Normed(out, saved[11], saved[12]), shape.hidden_dropout
+        norming = partial(add_norm_gradient, dropout=shape.hidden_dropout)
 
-        residual, product = add_norm_gradient(
-            gradients[0].contiguous(),
-            second,
-            weights.second_norm[0],
-            _seed(seeds, 2),
-            of_second,
-            dropout=dropout,
-        )
+        given, gain = gradients[0].contiguous(), weights.second_norm[0]
+        residual, product = norming(given, second, gain, _seed(seeds, 2), of_second)
         down = product.T @ active
         product = gelu_gradient(product @ weights.down[0], up, weights.up[1], of_up)
-        raised = product.T @ out
-        residual, product = add_norm_gradient(
-            torch.addmm(residual, product, weights.up[0]),
-            Normed(out, total, stats),
-            weights.first_norm[0],
-            _seed(seeds, 1),
-            of_first,
-            dropout=dropout,
-        )
+        raised = product.T @ first.out
+        given, gain = torch.addmm(residual, product, weights.up[0]), weights.first_norm[0]
+        residual, product = norming(given, first, gain, _seed(seeds, 1), of_first)
         joined = product.T @ attended
         given = product @ weights.joined[0]
         if picks is not None:
             residual, given = (_put_back(tensor, picks, len(hidden)) for tensor in (residual, given))
-        product = attend_gradient(
-            given, qkv, weights.qkv[1], names, _seed(seeds, 0), of_qkv, **_attending(shape)
-        )
+        seed, bias = _seed(seeds, 0), weights.qkv[1]
+        product = attend_gradient(given, qkv, bias, names, seed, of_qkv, **_attending(shape))
         looked = product.T @ hidden
-        sizes = (dim, dim, dim, wide, dim, dim, dim, 3 * dim)
-        bias_2, gain_2, shift_2, bias_up, bias_1, gain_1, shift_1, bias_qkv = sums.to(hidden.dtype).split(
-            sizes
-        )
-        found = Weights(
-            (looked, bias_qkv), (joined, bias_1), (gain_1, shift_1),
-            (raised, bias_up), (down, bias_2), (gain_2, shift_2),
-        )  # fmt: skip
-        flat = (tensor for pair in found for tensor in pair)
-        return torch.addmm(residual, product, weights.qkv[0]), None, None, None, None, *flat
+        found = _flat(sums.to(hidden.dtype), looked, joined, raised, down)
+        return torch.addmm(residual, product, weights.qkv[0]), None, None, None, None, *found
+
+
+def _flat(sums: Tensor, qkv: Tensor, joined: Tensor, up: Tensor, down: Tensor) -> list[Tensor]:
+    """Put gradients of matrices and what was added up beside them in the order of `Weights`."""
+    dim, wide = len(joined), len(up)
+    sizes = (dim, dim, dim, wide, dim, dim, dim, 3 * dim)
+    bias_2, gain_2, shift_2, bias_up, bias_1, gain_1, shift_1, bias_qkv = sums.split(sizes)
+    return [qkv, bias_qkv, joined, bias_1, gain_1, shift_1, up, bias_up, down, bias_2, gain_2, shift_2]
 
 
 def _weights(flat: tuple[Tensor, ...]) -> Weights:
