@@ -15,7 +15,7 @@ from sapbert.pairs.artifact import Pairs
 from sapbert.training.batches import Batch
 from sapbert.training.losses import LossName, make_loss
 from sapbert.training.mining import MiningSettings, mine, pair_masks
-from sapbert.training.step import Encode, Step, StepReport
+from sapbert.training.step import Encode, Step, StepReport, seed_generators
 from tests.encoder.tiny import FAMILIES
 from tests.training.test_batches import make_batches
 
@@ -82,6 +82,15 @@ def test_leading_dimensions_are_trained_as_if_there_were_no_others(
     in_chunks, found = gradients(tiny_base, batch, loss="infonce", leading=4, chunk=5)
     assert in_chunks.loss.item() == pytest.approx(both.loss.item(), abs=1e-6)
     assert_close(found, gradients(tiny_base, batch, loss="infonce", leading=4)[1])
+
+
+def test_a_step_draws_what_it_would_after_seeding_all_of_torch() -> None:
+    """So that runs begun before can be taken up again."""
+    for device in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
+        torch.manual_seed(2**32 - 5)
+        expected = torch.rand(4, device=device)
+        seed_generators(2**32 - 5, torch.device(device))
+        assert torch.equal(torch.rand(4, device=device), expected)
 
 
 def test_dropout_is_replayed_in_the_second_pass(tiny_pairs: Pairs, tiny_base: Path) -> None:
