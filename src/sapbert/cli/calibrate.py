@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli.report import Out, Overwrite, aligned
-from sapbert.errors import MissingExtraError
+from sapbert.errors import needing
 
 if TYPE_CHECKING:
     from sapbert.linking.confidence import Calibration
@@ -100,10 +100,8 @@ def _weight(index: str, asked: float | None) -> float:
 
 
 def _require_figure(target: Path, *, overwrite: bool) -> None:
-    try:
+    with needing("plot"):
         from sapbert.plots.figures import require_figure
-    except ImportError as error:
-        raise MissingExtraError(error.name or "matplotlib", "plot") from error
     require_figure(target, overwrite=overwrite)
 
 
