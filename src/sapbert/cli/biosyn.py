@@ -8,11 +8,20 @@ from typing import Annotated
 
 import typer
 
-from sapbert.cli.options import given, with_options
+from sapbert.cli.options import with_options
 from sapbert.cli.report import Out, Overwrite
-from sapbert.cli.train import Base, LearnedMentions, LearnedPrefix, Recipe, Resume, TensorBoard, watched
-from sapbert.errors import MissingExtraError
-from sapbert.training.settings import BiosynSettings, read_recipe, settings_from
+from sapbert.cli.train import (
+    Base,
+    LearnedMentions,
+    LearnedPrefix,
+    Recipe,
+    Resume,
+    TensorBoard,
+    asked_settings,
+    watched,
+)
+from sapbert.errors import needing
+from sapbert.training.settings import BiosynSettings
 
 _GROUPS = {
     "pooling": "Objective",
@@ -41,13 +50,10 @@ def biosyn(
     epoch. `index`, `link` and `evaluate` use the learned weight of spelling with the model. Ctrl-C finishes
     the step and saves a checkpoint; --resume goes on from there.
     """
-    options = given(context, BiosynSettings)
-    settings = settings_from(read_recipe(recipe, BiosynSettings) if recipe else {}, options, BiosynSettings)
-    try:
+    settings = asked_settings(context, recipe, BiosynSettings)
+    with needing("train"):
         from sapbert.training import gather
         from sapbert.training.biosyn import train_biosyn
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     from sapbert.training.labelled_writer import write_labelled
     from sapbert.vocab.vocabulary import Vocabulary
 

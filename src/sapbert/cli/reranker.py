@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.options import given, with_options
+from sapbert.cli.options import with_options
 from sapbert.cli.report import Out, Overwrite
-from sapbert.cli.train import Base, LearnedMentions, LearnedPrefix, Recipe, Resume, TensorBoard, watched
+from sapbert.cli.train import (
+    Base,
+    LearnedMentions,
+    LearnedPrefix,
+    Recipe,
+    Resume,
+    TensorBoard,
+    asked_settings,
+    watched,
+)
 from sapbert.defaults import chosen
-from sapbert.errors import MissingExtraError
-from sapbert.training.settings import RerankerSettings, read_recipe, settings_from
+from sapbert.errors import needing
+from sapbert.training.settings import RerankerSettings
 
 if TYPE_CHECKING:
     from sapbert.training.choices import LabelledChoices
@@ -50,14 +59,10 @@ def reranker(
     export` makes it ready for `link --reranker`. Ctrl-C finishes the step and saves a checkpoint; --resume
     goes on from there.
     """
-    options = given(context, RerankerSettings)
-    read = read_recipe(recipe, RerankerSettings) if recipe else {}
-    settings = settings_from(read, options, RerankerSettings)
-    try:
+    settings = asked_settings(context, recipe, RerankerSettings)
+    with needing("train"):
         from sapbert.training import gather
         from sapbert.training.reranker import train_reranker
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     from sapbert.artifacts import refuse_occupied
 
     device = gather.local_device()
