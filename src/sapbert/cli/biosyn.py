@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sapbert.cli.options import with_options
-from sapbert.cli.report import Out, Overwrite
+from sapbert.cli.report import Out, Overwrite, refuse_input
 from sapbert.cli.train import (
     Base,
     LearnedMentions,
@@ -57,6 +57,7 @@ def biosyn(
     from sapbert.training.labelled_writer import write_labelled
     from sapbert.vocab.vocabulary import Vocabulary
 
+    refuse_input(out, vocabulary)
     opened, device = Vocabulary.open(vocabulary), gather.local_device()
     with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
         labelled = write_labelled(opened, mentions, Path(folder) / "labelled", prefix=prefix)

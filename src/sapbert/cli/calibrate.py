@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.report import Out, Overwrite, aligned
+from sapbert.cli.report import Out, Overwrite, aligned, refuse_input
 from sapbert.errors import needing
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def calibrate(
     settings = CalibrateSettings(
         method=Method(method), precision=precision, exact=exact, sparse_weight=sparse_weight
     )
+    refuse_input(out, mentions)
     require_free(out, overwrite=overwrite)
     if figure is not None:
         _require_figure(figure, overwrite=overwrite)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.report import Json, Out, Overwrite, progress_bar, tell
+from sapbert.cli.report import Json, Out, Overwrite, progress_bar, refuse_input, tell
 from sapbert.errors import ConfigError, needing
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def export(
     from sapbert.encoder.judge import read_benchmark
     from sapbert.encoder.onnx import is_exported
 
+    refuse_input(out, model)
     if _is_reranker(model):
         if format is ExportFormat.HUGGINGFACE or pooling or max_length or benchmark:
             raise ConfigError("a reranker is exported as it was trained; leave other options out")

@@ -18,7 +18,7 @@ from sapbert.cli.links import (
     print_links,
     write_links,
 )
-from sapbert.cli.report import Overwrite, counted
+from sapbert.cli.report import Overwrite, counted, refuse_input
 from sapbert.defaults import DEFAULT, chosen
 from sapbert.errors import SapbertError
 
@@ -118,6 +118,7 @@ def link(
         raise typer.BadParameter("--resume and --overwrite go with --out")
     if context_column is not None and reranker is None:
         raise typer.BadParameter("--context-column goes with --reranker")
+    refuse_input(out, file)
     kind = link_format(out, format, json=json)
     settings = LinkSettings(
         exact=exact, threshold=threshold, types=tuple(types), sources=tuple(sources), prefixes=tuple(prefix)

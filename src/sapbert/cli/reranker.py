@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli.options import with_options
-from sapbert.cli.report import Out, Overwrite
+from sapbert.cli.report import Out, Overwrite, refuse_input
 from sapbert.cli.train import (
     Base,
     LearnedMentions,
@@ -65,6 +65,7 @@ def reranker(
         from sapbert.training.reranker import train_reranker
     from sapbert.artifacts import refuse_occupied
 
+    refuse_input(out, index)
     device = gather.local_device()
     # All mentions are linked before training looks at this.
     refuse_occupied(out, overwrite=overwrite)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli.options import given, with_options
-from sapbert.cli.report import Out, Overwrite
+from sapbert.cli.report import Out, Overwrite, refuse_input
 from sapbert.errors import ConfigError, needing
 from sapbert.training.settings import Settings, TrainSettings, read_recipe, settings_from
 
@@ -66,6 +66,7 @@ def train(
         from sapbert.training import gather, trainer
     from sapbert.pairs.artifact import Pairs
 
+    refuse_input(out, pairs)
     opened, device = Pairs.open(pairs), gather.local_device()
     with watched(out, tensorboard) as on_step:
         trainer.train(
