@@ -57,8 +57,9 @@ drugs, …). Supplementary records are not in it.
 INDEX_CARD = """# The default index: MeSH, encoded
 
 {names:,} names of {concepts:,} concepts of the default vocabulary, encoded by the default encoder, which lies
-beside this folder: the first {dimension} dimensions in {precision}; a mention is compared with all of them.
-Names such as `Infarction, Myocardial` are left out where a concept is also named `Myocardial Infarction`.
+beside this folder: {dimension} dimensions in {precision}, along axes that suit these names (`axes.npy`); a
+mention is compared with all of them. Names such as `Infarction, Myocardial` are left out where a concept is
+also named `Myocardial Infarction`.
 
 - Encoder: `{encoder}`. Vocabulary: `{vocabulary}`. Licence and credits: as those of the two.
 - What this layout costs in accuracy is measured by `benchmarks/default_index.py`.

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sapbert import arrays
-from sapbert.arrays import Texts, TextsWriter, map_array, map_numbers, map_offsets
+from sapbert.arrays import Texts, TextsWriter, map_array, map_numbers, map_offsets, offset_type
 from sapbert.errors import ArtifactError
 
 
@@ -59,6 +61,25 @@ def test_of_many_numbers_the_first_and_the_last_are_looked_at(
     assert map_numbers(tmp_path / "whole.npy", np.int32, rows=None, below=1).sum() == 0
     with pytest.raises(ArtifactError, match="not between 0 and 0"):
         map_numbers(tmp_path / "a.npy", np.int32, rows=None, below=1)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(0, np.int32), (2**31 - 1, np.int32), (2**31, np.int64)])
+def test_offsets_are_as_small_as_they_can_be(most: int, expected: type[np.generic]) -> None:
+    assert offset_type(most) is expected
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))), st.data())
+def test_strings_come_back_whatever_the_type_of_their_offsets(texts: list[str], data: st.DataObject) -> None:
+    encoded = [text.encode() for text in sorted(texts, key=str.encode)]
+    offsets = np.cumsum([0, *map(len, encoded)])
+    content = np.frombuffer(b"".join(encoded), np.uint8)
+    rows = data.draw(st.lists(st.sampled_from(range(len(texts)))) if texts else st.just([]))
+
+    small, large = (Texts(content, offsets.astype(dtype)) for dtype in (np.int32, np.int64))
+
+    assert small.take(rows) == large.take(rows) == [encoded[row].decode() for row in rows]
+    assert small.span(0, len(texts)) == large.span(0, len(texts)) == [text.decode() for text in encoded]
+    assert small.rows_of(texts).tolist() == large.rows_of(texts).tolist()
 
 
 def test_no_strings_are_mapped_too(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ _PIECES, _PIECE = 16, 1 << 14
 """What is looked at of a longer one: no more places than a slow disk finds at once."""
 _LAST_BYTE = 0xF4
 """UTF-8 has none above."""
+Offsets = NDArray[np.signedinteger[Any]]
+"""Where each row begins, and the last ends."""
 
 
 def damaged(path: Path, problem: str) -> ArtifactError:
@@ -71,9 +73,15 @@ def map_numbers(path: Path, *dtypes: type[np.generic], rows: int | None, below: 
     return numbers
 
 
-def map_offsets(path: Path, *, rows: int | None, end: int) -> NDArray[np.int64]:
+def offset_type(most: int) -> type[np.int32 | np.int64]:
+    """The smaller integers that can say where rows begin in something of length `most`."""
+    # Not unsigned ones, whose differences numpy would make huge or turn into floats.
+    return np.int32 if most <= np.iinfo(np.int32).max else np.int64
+
+
+def map_offsets(path: Path, *, rows: int | None, end: int) -> Offsets:
     """Map where each row begins in something of length `end`."""
-    offsets = map_array(path, np.int64, shape=(None if rows is None else rows + 1,))
+    offsets = map_array(path, np.int64, np.int32, shape=(None if rows is None else rows + 1,))
     looked_at = _spread(offsets)
     if not len(offsets) or (offsets[0], offsets[-1]) != (0, end):
         raise damaged(path, f"rows do not go from 0 to {end}")
@@ -102,7 +110,7 @@ class Texts:
     """Many strings in one array."""
 
     data: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
+    offsets: Offsets
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -151,7 +159,7 @@ class Texts:
         return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
 
 
-def _decode(data: NDArray[np.uint8], ends: NDArray[np.int64]) -> list[str]:
+def _decode(data: NDArray[np.uint8], ends: Offsets) -> list[str]:
     """Cut UTF-8 bytes at `ends`."""
     content = data.tobytes()
     return [content[start:end].decode() for start, end in pairwise([0, *ends.tolist()])]
@@ -194,10 +202,11 @@ class ArrayWriter:
 class TextsWriter(ExitStack):
     """Writes the two files of `Texts` piece by piece."""
 
-    def __init__(self, data: Path, offsets: Path) -> None:
+    def __init__(self, data: Path, offsets: Path, dtype: type[np.int32 | np.int64] = np.int64) -> None:
+        """Begin both files; offsets are of `dtype`, which must hold the number of all bytes."""
         super().__init__()
         self._data = self.enter_context(ArrayWriter(data, np.uint8))
-        self._offsets = self.enter_context(ArrayWriter(offsets, np.int64))
+        self._offsets = self.enter_context(ArrayWriter(offsets, dtype))
         self._offsets.append(np.zeros(1, np.int64))
 
     @property

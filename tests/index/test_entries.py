@@ -125,6 +125,30 @@ def test_everything_is_mapped_and_not_loaded(entries: Entries) -> None:
     assert isinstance(entries.link_concepts.base, np.memmap)
 
 
+OFFSETS = ["texts_offsets", "folded_offsets", "concepts_offsets", "link_offsets", "type_offsets"]
+
+
+def test_offsets_take_four_bytes_and_those_of_eight_are_read_as_well(entries: Entries, folder: Path) -> None:
+    def all_of(entries: Entries) -> object:
+        place, numbers = entries.links_behind(np.arange(len(entries)))
+        selected = entries.select(types=["T033"])
+        assert selected is not None
+        found = (place.tolist(), entries.link_concepts[numbers].tolist(), selected.rows.tolist())
+        return found, entries.texts.take([2, 0]), [links(entries, row) for row in range(len(entries))]
+
+    before = all_of(entries)
+    for name in OFFSETS:
+        offsets = np.load(folder / f"{name}.npy")
+        assert offsets.dtype == np.int32
+        (folder / f"{name}.npy").unlink()
+        np.save(folder / f"{name}.npy", offsets.astype(np.int64))
+
+    older = Entries.open(folder)
+
+    assert older.link_offsets.dtype == np.int64
+    assert all_of(older) == before
+
+
 @pytest.mark.parametrize("odd", ["", "\ud800", "zzz" * 400_000, "heart attack\0", "心筋梗塞"])
 def test_any_string_can_be_asked_for(entries: Entries, odd: str) -> None:
     assert entries.rows_of([odd]).tolist() == [-1]

@@ -1,22 +1,24 @@
-"""What makes an index small: leading dimensions, no inverted names, no encoder; and how long it will take."""
+"""What makes an index small: fewer dimensions, no inverted names, no encoder; and how long it will take."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from sapbert.encoder.leading import LeadingDimensions
-from sapbert.errors import ConfigError
+from sapbert.encoder.axes import principal_axes
+from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.index import build as build_module
 from sapbert.index.build import build_index
 from sapbert.index.entries_writer import write_entries
-from sapbert.index.folder import open_index
+from sapbert.index.folder import AXES, comparable, open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.vectors import Vectors
 from tests.index.conftest import MakeVocabulary, NgramEncoder, Row, write
@@ -35,7 +37,7 @@ ROWS: list[Row] = [
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_an_index_of_leading_dimensions_finds_what_cut_vectors_find(
+def test_an_index_of_fewer_dimensions_finds_what_vectors_along_its_axes_find(
     vocabulary_of: MakeVocabulary, tmp_path: Path, kind: Kind
 ) -> None:
     settings = IndexSettings(kind=kind, precision=Precision.FP32, dimensions=12)
@@ -44,9 +46,9 @@ def test_an_index_of_leading_dimensions_finds_what_cut_vectors_find(
     build_index(vocabulary_of(ROWS), encoder, tmp_path / "index", settings)
 
     index, entries, manifest = open_index(tmp_path / "index")
-    cut = LeadingDimensions.of(encoder, 12)
+    cut = comparable(tmp_path / "index", manifest, encoder)
     names = cut.encode(entries.folded.span(0, len(entries)))
-    assert (index.dimension, manifest.details["dimension"]) == (12, 12)
+    assert (index.dimension, cut.dimension, manifest.details["dimension"]) == (12, 12, 12)
     assert Vectors.open(tmp_path / "index").data == pytest.approx(names, abs=1e-6)
     scores, rows = index.search(cut.encode(["infarct of the brain"]), 3)
     truth = names @ cut.encode(["infarct of the brain"])[0]
@@ -54,7 +56,60 @@ def test_an_index_of_leading_dimensions_finds_what_cut_vectors_find(
     assert scores[0] == pytest.approx(np.sort(truth)[::-1][:3], abs=1e-5)
 
 
-def test_leading_dimensions_are_taken_from_full_vectors_of_an_older_index(
+def test_axes_suit_the_names(vocabulary_of: MakeVocabulary, tmp_path: Path) -> None:
+    """There are 8 names, so 8 axes keep the cosines of any two as they are."""
+    encoder = NgramEncoder(32)
+    settings = IndexSettings(kind=Kind.FLAT, precision=Precision.FP32, dimensions=8)
+
+    build_index(vocabulary_of(ROWS), encoder, tmp_path / "index", settings)
+
+    _, entries, _ = open_index(tmp_path / "index")
+    whole = encoder.encode(entries.folded.span(0, len(entries)))
+    cut = Vectors.open(tmp_path / "index").data
+    assert cut @ cut.T == pytest.approx(whole @ whole.T, abs=1e-5)
+
+
+def test_an_encoder_of_as_many_dimensions_is_left_alone(
+    vocabulary_of: MakeVocabulary, tmp_path: Path
+) -> None:
+    encoder = NgramEncoder(32)
+
+    manifest = build_index(vocabulary_of(ROWS), encoder, tmp_path / "index", IndexSettings(dimensions=32))
+
+    assert comparable(tmp_path / "index", manifest, encoder) is encoder
+    assert not (tmp_path / "index" / AXES).exists()
+
+
+def test_an_index_without_axes_is_an_older_one_of_leading_dimensions(
+    vocabulary_of: MakeVocabulary, tmp_path: Path
+) -> None:
+    encoder = NgramEncoder(32)
+    manifest = build_index(vocabulary_of(ROWS), encoder, tmp_path / "index", IndexSettings(dimensions=12))
+
+    cut = comparable(tmp_path / "index", replace(manifest, files={}), encoder)
+
+    leading = encoder.encode(["cold", "heart attack"])[:, :12]
+    expected = leading / np.linalg.norm(leading, axis=1, keepdims=True)
+    assert cut.encode(["cold", "heart attack"]) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "axes", [np.full((32, 12), np.nan), np.full((32, 12), 7), np.eye(12), np.eye(32, 12, dtype=np.int8)]
+)
+def test_damaged_axes_are_refused(
+    vocabulary_of: MakeVocabulary, tmp_path: Path, axes: NDArray[np.generic]
+) -> None:
+    manifest = build_index(
+        vocabulary_of(ROWS), NgramEncoder(32), tmp_path / "index", IndexSettings(dimensions=12)
+    )
+    stored = axes if axes.dtype == np.int8 else axes.astype(np.float32)
+    np.save(tmp_path / "index" / AXES, stored)
+
+    with pytest.raises(ArtifactError, match=r"axes\.npy is damaged"):
+        comparable(tmp_path / "index", manifest, NgramEncoder(32))
+
+
+def test_fewer_dimensions_are_made_from_full_vectors_of_an_older_index(
     vocabulary_of: MakeVocabulary, tmp_path: Path
 ) -> None:
     small = IndexSettings(kind=Kind.FLAT, precision=Precision.INT8, dimensions=12)
@@ -66,13 +121,31 @@ def test_leading_dimensions_are_taken_from_full_vectors_of_an_older_index(
 
     build_index(vocabulary, new, tmp_path / "cut", small, update=tmp_path / "full")
 
-    sample_only = len(new.encoded)
-    assert sample_only == 8
-    for file in ("vectors.npy", "scales.npy"):
+    for_axes_and_recall_only = len(new.encoded)
+    assert for_axes_and_recall_only == 16
+    for file in ("vectors.npy", "scales.npy", AXES):
         assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "encoded" / file).read_bytes()
 
 
-@pytest.mark.parametrize(("precision", "before"), [(Precision.INT8, None), (Precision.FP32, 8)])
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.INT4])
+def test_an_update_keeps_axes(vocabulary_of: MakeVocabulary, tmp_path: Path, precision: Precision) -> None:
+    settings = IndexSettings(kind=Kind.FLAT, precision=precision, dimensions=12)
+    build_index(vocabulary_of(ROWS), NgramEncoder(32), tmp_path / "old", settings)
+    encoder = NgramEncoder(32)
+    newer = vocabulary_of([*ROWS, ("mesh:D5", "Influenza"), ("mesh:D6", "Common Cold")])
+
+    manifest = build_index(newer, encoder, tmp_path / "new", settings, update=tmp_path / "old")
+
+    assert (tmp_path / "new" / AXES).read_bytes() == (tmp_path / "old" / AXES).read_bytes()
+    assert sorted(encoder.encoded[-2:]) == ["common cold", "influenza"]
+    index, entries, _ = open_index(tmp_path / "new")
+    names = entries.folded.span(0, len(entries))
+    scores, rows = index.search(comparable(tmp_path / "new", manifest, encoder).encode(names), 1)
+    assert rows[:, 0].tolist() == list(range(10))
+    assert scores[:, 0] == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(("precision", "before"), [(Precision.INT8, None), (Precision.FP32, 14)])
 def test_dimensions_that_an_older_index_does_not_have_are_refused(
     vocabulary_of: MakeVocabulary, tmp_path: Path, precision: Precision, before: int | None
 ) -> None:
@@ -90,12 +163,31 @@ def test_dimensions_must_be_some() -> None:
         IndexSettings(dimensions=0)
 
 
+def test_dimensions_that_an_encoder_has_not_are_refused(
+    vocabulary_of: MakeVocabulary, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="has 32 dimensions; 33 cannot be had"):
+        build_index(vocabulary_of(ROWS), NgramEncoder(32), tmp_path / "index", IndexSettings(dimensions=33))
+
+
+def test_an_encoder_that_gives_no_numbers_makes_no_axes(
+    vocabulary_of: MakeVocabulary, tmp_path: Path
+) -> None:
+    class Broken(NgramEncoder):
+        def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+            return np.full((len(names), 32), np.nan, np.float32)
+
+    with pytest.raises(SapbertError, match="vector of 'cerebral infarction' is not a number"):
+        build_index(vocabulary_of(ROWS), Broken(), tmp_path / "index", IndexSettings(dimensions=4))
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_chunks_of_other_dimensions_or_names_are_not_gone_on_with(
     vocabulary_of: MakeVocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(build_module, "_measure", killed)
     vocabulary = vocabulary_of(ROWS)
     for settings in (IndexSettings(), IndexSettings(dimensions=12), IndexSettings(inverted=False)):
@@ -107,6 +199,28 @@ def test_chunks_of_other_dimensions_or_names_are_not_gone_on_with(
 
     index, entries, _ = open_index(tmp_path / "index")
     assert (index.dimension, len(entries)) == (4, 8)
+
+
+@pytest.mark.parametrize(("turned", "encoded"), [(False, 16), (True, 24)])
+def test_chunks_along_other_axes_are_not_gone_on_with(
+    vocabulary_of: MakeVocabulary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    turned: bool,
+    encoded: int,
+) -> None:
+    vocabulary, settings = vocabulary_of(ROWS), IndexSettings(dimensions=4)
+    monkeypatch.setattr(build_module, "_measure", killed)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(vocabulary, NgramEncoder(32), tmp_path / "index", settings)
+    monkeypatch.undo()
+    if turned:
+        monkeypatch.setattr(build_module, "principal_axes", lambda *told: -principal_axes(*told))
+    encoder = NgramEncoder(32)
+
+    build_index(vocabulary, encoder, tmp_path / "index", settings)
+
+    assert len(encoder.encoded) == encoded
 
 
 def test_inverted_names_are_left_out_where_the_same_words_stand_without_a_comma(

@@ -36,9 +36,7 @@ def index(
     ] = None,
     dimensions: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Store so many leading ones, if the encoder was trained for it.", show_default="all"
-        ),
+        typer.Option(min=1, help="Store so many, along axes that suit the names.", show_default="all"),
     ] = None,
     inverted: Annotated[
         bool,

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.arrays import ArrayWriter, damaged, map_array
-from sapbert.index.vectors import Vectors, checked
+from sapbert.index.vectors import Vectors, checked, spread_rows
 
 BITS = 512
 BLOCK = 1 << 17
@@ -138,7 +138,7 @@ class Coder:
 def write_codes(folder: Path) -> None:
     """Write the codes of all vectors in `folder` beside them."""
     vectors = Vectors.open(folder)
-    spread = np.unique(np.linspace(0, len(vectors) - 1, _ROWS_A_PIECE).astype(np.int64))
+    spread = spread_rows(len(vectors), _ROWS_A_PIECE)
     size = max(vectors.dimension, BITS)
     square = np.random.default_rng(_SEED).standard_normal((size, size))
     frame = np.linalg.qr(square)[0][: vectors.dimension, :BITS]

@@ -2,7 +2,8 @@
 
 Memory holds one chunk, whatever the size (but see `index.entries_writer`); time goes to encoding, so what was
 encoded is never encoded again: not after a kill (`index.chunks`), and not where `update` names an index that
-has the name already. Its vectors are taken only where that gives the same index as encoding would.
+has the name already. Its vectors are taken only where that gives the same index as encoding would; fewer
+dimensions than the encoder's are then along the axes of that index, which else a sample of names decides.
 
 Recall is measured on names of the index, each against all others: how many of the ten nearest in full
 precision are found. For kind ann the number of candidates is doubled until recall no longer rises.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, Self
@@ -20,24 +22,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.artifacts import Manifest, create, full_disk_explained
-from sapbert.encoder.leading import LeadingDimensions, PortableEncoder, leading
+from sapbert.encoder.axes import AlongAxes, PortableEncoder, along, principal_axes
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.chunks import Chunk, ChunkStore
 from sapbert.index.entries import Entries
 from sapbert.index.entries_writer import write_entries
 from sapbert.index.folder import (
+    AXES,
     ENCODER,
     ENTRIES,
     KIND,
     VOCABULARY,
+    comparable,
     open_index,
     open_search,
-    require_encoder,
 )
 from sapbert.index.recall import SIZE, Near, Sample, choose_candidates, merged
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.sparse import SPARSE, SparseSettings, require_scipy, write_sparse
-from sapbert.index.vectors import Vectors, VectorWriter, quantised
+from sapbert.index.vectors import Vectors, VectorWriter, quantised, spread_rows
 from sapbert.protocols import Encoder
 from sapbert.vocab.intake import Progress, silent
 from sapbert.vocab.vocabulary import Vocabulary
@@ -46,7 +49,8 @@ ROWS_A_CHUNK = 16_384
 """Names encoded between two points from which a killed build goes on: under a minute on two cores."""
 ROWS_A_CALL = 4_096
 """Names encoded between two signs of progress."""
-
+AXES_FROM = 4_096
+"""Names that axes are made from: four times as many keep hardly more neighbours."""
 
 OnForecast = Callable[[int, float], None]
 """Told, before the work begins, how many names are to be encoded and how many a second may be expected."""
@@ -70,7 +74,9 @@ def build_index(
     """
     if settings.hybrid:
         require_scipy()
-    encoder = LeadingDimensions.of(encoder, settings.dimensions)
+    dimension = settings.dimensions or encoder.dimension
+    if dimension > encoder.dimension:
+        raise ConfigError(f"this encoder has {encoder.dimension} dimensions; {dimension} cannot be had")
     chunks = run_folder(target)
     with (
         full_disk_explained(chunks.parent, f"what is in {chunks.name}"),
@@ -79,7 +85,8 @@ def build_index(
         (draft.path / ENTRIES).mkdir()
         entries = write_entries(vocabulary, draft.path / ENTRIES, inverted=settings.inverted)
         kind, precision = settings.resolved(len(entries))
-        known = None if update is None else _Known.open(update, encoder, precision)
+        known = None if update is None else _Known.open(update, encoder, precision, dimension)
+        encoder = _cut(encoder, dimension, entries, known)
         store = ChunkStore(chunks, _identity(vocabulary, encoder, precision, settings))
         sample, rate = _timed_sample(entries, encoder)
         work = _Encoding(entries, encoder, precision, sample, known)
@@ -127,6 +134,7 @@ def _identity(
         "encoder": encoder.fingerprint,
         "precision": precision.value,
         "dimension": encoder.dimension,
+        "axes": sha256(encoder.axes.tobytes()).hexdigest() if isinstance(encoder, AlongAxes) else None,
         "inverted": settings.inverted,
         "rows": ROWS_A_CHUNK,
         "sample": SIZE,
@@ -138,24 +146,36 @@ class _Known(NamedTuple):
 
     entries: Entries
     vectors: Vectors
+    encoder: PortableEncoder
+    """Gives vectors that compare with these."""
 
     @classmethod
-    def open(cls, path: Path, encoder: Encoder, precision: Precision) -> Self:
+    def open(cls, path: Path, encoder: PortableEncoder, precision: Precision, dimension: int) -> Self:
         _, entries, manifest = open_index(path)
-        require_encoder(path, manifest, encoder)
+        own = comparable(path, manifest, encoder)
         vectors = Vectors.open(path)
         if vectors.precision not in (precision, Precision.FP32):
             raise ConfigError(
                 f"{path} stores vectors as {vectors.precision}, which cannot become {precision}; "
                 f"give --precision {vectors.precision} or leave out --update"
             )
-        longer = vectors.dimension > encoder.dimension and vectors.precision is Precision.FP32
-        if vectors.dimension != encoder.dimension and not longer:
+        whole = own is encoder and vectors.precision is Precision.FP32
+        if vectors.dimension != dimension and not whole:
             raise ConfigError(
                 f"{path} stores {vectors.dimension} dimensions as {vectors.precision}, which cannot become "
-                f"{encoder.dimension}; give --dimensions {vectors.dimension} or leave out --update"
+                f"{dimension}; give --dimensions {vectors.dimension} or leave out --update"
             )
-        return cls(entries, vectors)
+        return cls(entries, vectors, own)
+
+
+def _cut(encoder: PortableEncoder, dimension: int, entries: Entries, known: _Known | None) -> PortableEncoder:
+    """Return the encoder along so many axes: those of the older index, or those that suit the names."""
+    if known is not None and known.vectors.dimension == dimension:
+        return known.encoder
+    if dimension == encoder.dimension:
+        return encoder
+    names = entries.folded.take(spread_rows(len(entries), AXES_FROM))
+    return AlongAxes(encoder, principal_axes(_encoded(encoder, names), dimension))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +202,8 @@ class _Encoding:
     def assemble(self, store: ChunkStore, folder: Path) -> Near:
         """Write the vectors of all chunks to `folder`; return what an exact search of the sample found."""
         near = []
+        if isinstance(self.encoder, AlongAxes):
+            np.save(folder / AXES, self.encoder.axes)
         with VectorWriter(folder, self.encoder.dimension, self.precision) as writer:
             for number, _, _ in self._chunks():
                 chunk = store.load(number)
@@ -205,25 +227,26 @@ class _Encoding:
     def _vectors(self, names: list[str]) -> NDArray[np.float32]:
         """Take the vectors that are known and encode the others."""
         if self.known is None:
-            return self._encoded(names)
+            return _encoded(self.encoder, names)
         rows = self.known.entries.rows_of(names)
         vectors = np.empty((len(names), self.encoder.dimension), np.float32)
-        known = self.known.vectors
-        floats = known.floats(rows[rows >= 0])
-        whole = known.dimension == self.encoder.dimension
-        vectors[rows >= 0] = floats if whole else leading(floats, self.encoder.dimension)
+        floats = self.known.vectors.floats(rows[rows >= 0])
+        if isinstance(self.encoder, AlongAxes) and self.known.encoder is not self.encoder:
+            floats = along(floats, self.encoder.axes)
+        vectors[rows >= 0] = floats
         new = np.flatnonzero(rows < 0).tolist()
         if new:
-            vectors[new] = self._encoded([names[number] for number in new])
+            vectors[new] = _encoded(self.encoder, [names[number] for number in new])
         return vectors
 
-    def _encoded(self, names: list[str]) -> NDArray[np.float32]:
-        vectors = self.encoder.encode(names)
-        # One such vector would spoil the mean, and with it the codes of all names.
-        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        if len(bad):
-            raise SapbertError(f"the encoder's vector of {names[bad[0]]!r} is not a number; is it damaged?")
-        return vectors
+
+def _encoded(encoder: Encoder, names: list[str]) -> NDArray[np.float32]:
+    vectors = encoder.encode(names)
+    # One such vector would spoil axes and mean, and with them all others.
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        raise SapbertError(f"the encoder's vector of {names[bad[0]]!r} is not a number; is it damaged?")
+    return vectors
 
 
 def _measure(folder: Path, kind: Kind, sample: Sample, truth: Near) -> dict[str, float]:

@@ -10,12 +10,12 @@ disk: opening costs nothing, and nothing is held in memory. `index.entries_write
 | `folded` | texts | a row's folded name, in order; what the encoder reads |
 | `concepts`, `preferred` | texts | CURIE of each concept, in order, and the name to show |
 | `aliases`, `alias_concepts.npy` | texts, int32 | other identifiers, in order, and whose they are |
-| `link_offsets.npy` | int64 (rows + 1) | where the links of each row begin |
+| `link_offsets.npy` | offsets (rows + 1) | where the links of each row begin |
 | `link_concepts.npy`, `link_sources.npy` | int32 | a link: this concept has this name, says this source |
-| `type_offsets.npy`, `type_numbers.npy` | int64 (concepts + 1), int32 | the types of each concept |
+| `type_offsets.npy`, `type_numbers.npy` | offsets (concepts + 1), int32 | the types of each concept |
 | `words.json` | | the sources and types that the numbers stand for |
 
-Texts are two files: `NAME.npy` (UTF-8) and `NAME_offsets.npy`.
+Texts are two files: `NAME.npy` (UTF-8) and `NAME_offsets.npy`. Offsets are int32 where that is enough.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.arrays import Texts, damaged, map_numbers, map_offsets
+from sapbert.arrays import Offsets, Texts, damaged, map_numbers, map_offsets
 from sapbert.curies import canonical_prefix
 from sapbert.errors import ConfigError
 
@@ -62,12 +62,12 @@ class Entries:
     """The name to show for each concept.  # (concepts,)"""
     aliases: Texts
     alias_concepts: NDArray[np.int32]
-    link_offsets: NDArray[np.int64]
+    link_offsets: Offsets
     """Where the links of each row begin.  # (rows + 1,)"""
     link_concepts: NDArray[np.int32]
     """Concept number of each link, ascending within a row.  # (links,)"""
     link_sources: NDArray[np.int32]
-    type_offsets: NDArray[np.int64]
+    type_offsets: Offsets
     type_numbers: NDArray[np.int32]
     sources: tuple[str, ...]
     types: tuple[str, ...]

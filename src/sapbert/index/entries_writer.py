@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from sapbert.arrays import ArrayWriter, TextsWriter
+from sapbert.arrays import ArrayWriter, TextsWriter, offset_type
 from sapbert.errors import SapbertError
 from sapbert.index.entries import WORDS, Entries
 from sapbert.vocab.columns import append_texts, fold_tidy_names
@@ -92,11 +92,11 @@ def _write_rows(folder: Path, links: pl.DataFrame) -> None:
     order = links.select(pl.arg_sort_by("folded", maintain_order=True)).to_series()
     last = pl.Series([None], dtype=pl.String)
     with (
-        ArrayWriter(folder / "link_offsets.npy", np.int64) as offsets,
+        ArrayWriter(folder / "link_offsets.npy", offset_type(len(order))) as offsets,
         ArrayWriter(folder / "link_concepts.npy", np.int32) as concepts,
         ArrayWriter(folder / "link_sources.npy", np.int32) as sources,
-        _texts_writer(folder, "folded") as folded,
-        _texts_writer(folder, "texts") as texts,
+        _texts_writer(folder, "folded", links["folded"]) as folded,
+        _texts_writer(folder, "texts", links["name"]) as texts,
     ):
         for start in range(0, len(order), ROWS_A_PIECE):
             piece = links[order[start : start + ROWS_A_PIECE]]
@@ -124,15 +124,18 @@ def _write_types(folder: Path, vocabulary: Vocabulary, concepts: pl.DataFrame) -
     types = rows["type"].unique().sort().to_list()
     numbers = rows["type"].cast(pl.Enum(types)).to_physical().to_numpy()
     counts = np.bincount(rows["concept"].to_numpy(), minlength=concepts.height)
-    np.save(folder / "type_offsets.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(offset_type(len(numbers)))
+    np.save(folder / "type_offsets.npy", offsets)
     np.save(folder / "type_numbers.npy", numbers.astype(np.int32))
     return types
 
 
 def _write_texts(folder: Path, name: str, texts: pl.Series) -> None:
-    with _texts_writer(folder, name) as writer:
+    with _texts_writer(folder, name, texts) as writer:
         append_texts(texts, writer)
 
 
-def _texts_writer(folder: Path, name: str) -> TextsWriter:
-    return TextsWriter(folder / f"{name}.npy", folder / f"{name}_offsets.npy")
+def _texts_writer(folder: Path, name: str, texts: pl.Series) -> TextsWriter:
+    """Begin to write some of `texts`."""
+    most = int(texts.str.len_bytes().sum())
+    return TextsWriter(folder / f"{name}.npy", folder / f"{name}_offsets.npy", offset_type(most))

@@ -4,6 +4,7 @@
 |---|---|
 | `entries/` | names, concepts, types (`index.entries`) |
 | `vectors.npy`, `scales.npy` | a vector for each name (`index.vectors`) |
+| `axes.npy` | where vectors have fewer dimensions than the encoder's, along which (`encoder.axes`) |
 | `codes.npy`, `frame.npy`, `mean.npy` | of kind ann, what finds candidates (`index.ann`) |
 | `sparse/` | of a hybrid index, what names are made of (`index.sparse`) |
 | `encoder/` | the encoder that made the vectors, as ONNX |
@@ -20,7 +21,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
+from sapbert.arrays import map_array, require_within
 from sapbert.artifacts import Manifest, load_manifest
+from sapbert.encoder.axes import AlongAxes, PortableEncoder
 from sapbert.errors import ArtifactError
 from sapbert.index.entries import Entries
 from sapbert.index.flat import FlatIndex
@@ -30,6 +35,7 @@ from sapbert.protocols import Encoder, Index
 
 KIND = "index"
 ENTRIES, ENCODER, VOCABULARY = "entries", "encoder", "vocabulary"
+AXES = "axes.npy"
 SMALL = 1 << 20
 """Bytes of a file up to which its checksum is compared on opening: a millisecond or two."""
 
@@ -75,3 +81,17 @@ def require_encoder(path: Path, manifest: Manifest, encoder: Encoder) -> None:
             f"{path} was made by the encoder {made_by}, not by {encoder.fingerprint}: "
             "their vectors do not compare; make the index again with this encoder"
         )
+
+
+def comparable(path: Path, manifest: Manifest, encoder: PortableEncoder) -> PortableEncoder:
+    """Return the encoder as the index at `path` knows it: whole, or along fewer axes."""
+    require_encoder(path, manifest, encoder)
+    shape = (encoder.dimension, int(manifest.details["dimension"]))
+    if shape[0] == shape[1]:
+        return encoder
+    # Where there is no such file, an older sapbert has taken the dimensions that come first.
+    axes = np.eye(*shape, dtype=np.float32)
+    if AXES in manifest.files:
+        axes = map_array(path / AXES, np.float32, shape=shape)
+        require_within(path / AXES, axes, -1, 1)
+    return AlongAxes(encoder, axes)

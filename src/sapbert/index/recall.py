@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.index.entries import Entries
+from sapbert.index.vectors import spread_rows
 from sapbert.protocols import Encoder, Index
 
 SIZE = 200
@@ -40,7 +41,7 @@ class Sample(NamedTuple):
     @classmethod
     def of(cls, entries: Entries, encoder: Encoder) -> Sample:
         """Choose and encode a sample of all names."""
-        rows = np.unique(np.linspace(0, len(entries) - 1, SIZE).astype(np.int64))
+        rows = spread_rows(len(entries), SIZE)
         return cls(rows, encoder.encode(entries.folded.take(rows)))
 
     def nearest(self, vectors: NDArray[np.float32], start: int) -> Near:

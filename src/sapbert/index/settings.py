@@ -36,7 +36,7 @@ class IndexSettings:
     precision: Precision | None = None
     """How vectors are stored; by default fp32 for flat and int8 for ann."""
     dimensions: int | None = None
-    """Leading components of a vector that are stored, of an encoder trained for it; by default all."""
+    """Components of a vector that are stored, along axes that suit the names; by default all."""
     inverted: bool = True
     """Keep names such as `Infarction, Myocardial` of concepts that are also named without the comma."""
     hybrid: bool = False

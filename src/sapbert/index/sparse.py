@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.arrays import ArrayWriter, Texts, map_array, map_numbers, map_offsets, require_within
+from sapbert.arrays import ArrayWriter, Offsets, Texts, map_array, map_numbers, map_offsets, require_within
 from sapbert.errors import ConfigError, MissingExtraError
 
 Progress = Callable[[str, int, int], None]
@@ -109,7 +109,7 @@ class SparseIndex:
     settings: SparseSettings
     ngrams: NDArray[np.int64]
     idf: NDArray[np.float32]
-    offsets: NDArray[np.int64]
+    offsets: Offsets
     numbers: NDArray[np.uint16] | NDArray[np.uint32]
     counts: NDArray[np.uint8]
     scales: NDArray[np.float32]
@@ -225,7 +225,7 @@ class _Best(NamedTuple):
 
 
 def _multiply(
-    offsets: NDArray[np.int64],
+    offsets: Offsets,
     numbers: NDArray[np.integer[Any]],
     counts: NDArray[np.uint8],
     weights: NDArray[np.float32],

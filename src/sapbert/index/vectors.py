@@ -1,7 +1,8 @@
 """Unit vectors on disk, in full, half, a quarter or an eighth of the room, mapped into memory.
 
-`int8` rounds each vector to 127 steps of its largest component, `int4` to 7, and puts two into a byte; scores
-are cosines with that. Where room is short, more dimensions in `int4` link better than fewer in `int8`.
+`int8` rounds each vector to 127 steps of its largest component; `int4` to 7 steps of that or of a little
+less, as keeps its direction best, and puts two into a byte. Scores are cosines with what is stored. Where
+room is short, more dimensions in `int4` link better than fewer in `int8`.
 Whatever the precision, arithmetic is in float32 and some thousand rows at a time: no file is held whole.
 
 Scores that are given out come from `rank` alone. A matrix product may round a row's score differently in
@@ -33,6 +34,8 @@ _LOOKED_AT = 16
 """Vectors that are looked at when they are mapped."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
 _STEPS = {Precision.INT8: 127, Precision.INT4: 7}
+_CUTS = (0.9, 0.8, 0.7)
+"""Shares of the largest component at which `int4` may cut components off."""
 _ZERO = 8
 """What stands for 0 in half a byte."""
 _FRACTION_SHIFT = 13
@@ -85,7 +88,7 @@ class Vectors:
 
     def spread(self) -> NDArray[np.int64]:
         """Return a few rows, from the first to the last."""
-        return np.unique(np.linspace(0, max(0, len(self) - 1), min(len(self), _LOOKED_AT)).astype(np.int64))
+        return spread_rows(len(self), _LOOKED_AT)
 
     def widened(self) -> Vectors:
         """Return the same vectors in float32, in memory; as they are where they are float32."""
@@ -156,10 +159,24 @@ def quantised(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
     if precision not in _STEPS:
         return Vectors(vectors.astype(_DTYPES[precision]), None)
     largest = np.abs(vectors).max(axis=1, keepdims=True)
-    steps = np.rint(vectors / np.where(largest > 0, largest, 1) * _STEPS[precision])
+    most = _STEPS[precision]
+    exact = vectors / np.where(largest > 0, largest, 1) * most
+    steps = np.rint(exact)
+    for cut in _CUTS if precision is Precision.INT4 else ():
+        # What is cut off a few components makes the steps of all others finer.
+        finer = np.clip(np.rint(exact / cut), -most, most)
+        better = _agreement(finer, exact) > _agreement(steps, exact)
+        steps[better] = finer[better]
     lengths = np.linalg.norm(steps, axis=1)
     data = steps.astype(np.int8) if precision is Precision.INT8 else _packed(steps)
     return Vectors(data, (1 / np.maximum(lengths, 1)).astype(np.float32))
+
+
+def _agreement(steps: NDArray[Any], exact: NDArray[Any]) -> NDArray[np.float32]:
+    """How well each rounded vector keeps its direction; higher is better.  # (rows,)"""
+    lengths = np.maximum(np.linalg.norm(steps, axis=1), 1)
+    agreement: NDArray[np.float32] = (steps * exact).sum(axis=1) / lengths
+    return agreement
 
 
 def _packed(steps: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -205,6 +222,11 @@ def checked(
     if allowed is not None and allowed.shape != (len(index),):
         raise ValueError(f"allowed has shape {allowed.shape}, expected ({len(index)},)")
     return mentions
+
+
+def spread_rows(rows: int, size: int) -> NDArray[np.int64]:
+    """Return `size` of so many rows, from the first to the last; all where there are no more."""
+    return np.linspace(0, max(0, rows - 1), min(rows, size)).astype(np.int64)
 
 
 def no_results(mentions: int, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

@@ -133,9 +133,8 @@ class Linker:
         learned, or nothing. The default index has a calibration of its own, which goes without a `reranker`.
         """
         # Not above: a caller with an encoder and an index of its own needs neither of these.
-        from sapbert.encoder.leading import LeadingDimensions
         from sapbert.encoder.onnx import OnnxEncoder
-        from sapbert.index.folder import ENCODER, open_index, require_encoder
+        from sapbert.index.folder import ENCODER, comparable, open_index
         from sapbert.linking.hybrid import open_hybrid
 
         folder = chosen(path, "index")
@@ -149,10 +148,8 @@ class Linker:
             weight = float(manifest.settings.get("sparse_weight", 0.0))
         search = open_hybrid(index, folder, weight) if weight else DenseSearch(index)
         encoder = OnnxEncoder.open(shipped("encoder") if own else folder / ENCODER, threads=threads)
-        require_encoder(folder, manifest, encoder)
-        cut = LeadingDimensions.of(encoder, index.dimension)
         return cls(
-            cut,
+            comparable(folder, manifest, encoder),
             search,
             entries,
             fingerprint=manifest.fingerprint,
