@@ -8,18 +8,9 @@ from typing import Annotated
 
 import typer
 
+from sapbert.cli import train
 from sapbert.cli.options import with_options
 from sapbert.cli.report import Out, Overwrite, refuse_input
-from sapbert.cli.train import (
-    Base,
-    LearnedMentions,
-    LearnedPrefix,
-    Recipe,
-    Resume,
-    TensorBoard,
-    asked_settings,
-    watched,
-)
 from sapbert.errors import needing
 from sapbert.training.settings import BiosynSettings
 
@@ -35,13 +26,13 @@ _GROUPS = {
 def biosyn(
     context: typer.Context,
     vocabulary: Annotated[Path, typer.Argument(help="Written by `sapbert read` or `sapbert merge`.")],
-    mentions: LearnedMentions,
-    base: Base,
+    mentions: train.LearnedMentions,
+    base: train.Base,
     out: Out,
-    prefix: LearnedPrefix = None,
-    recipe: Recipe = None,
-    tensorboard: TensorBoard = None,
-    resume: Resume = False,
+    prefix: train.LearnedPrefix = None,
+    recipe: train.Recipe = None,
+    tensorboard: train.TensorBoard = None,
+    resume: train.Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Fine-tune on labelled mentions, spelling included (BioSyn).
@@ -50,7 +41,7 @@ def biosyn(
     epoch. `index`, `link` and `evaluate` use the learned weight of spelling with the model. Ctrl-C finishes
     the step and saves a checkpoint; --resume goes on from there.
     """
-    settings = asked_settings(context, recipe, BiosynSettings)
+    settings = train.asked_settings(context, recipe, BiosynSettings)
     with needing("train"):
         from sapbert.training import gather
         from sapbert.training.biosyn import train_biosyn
@@ -61,7 +52,7 @@ def biosyn(
     opened, device = Vocabulary.open(vocabulary), gather.local_device()
     with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
         labelled = write_labelled(opened, mentions, Path(folder) / "labelled", prefix=prefix)
-        with watched(out, tensorboard) as on_step:
+        with train.watched(out, tensorboard) as on_step:
             train_biosyn(
                 labelled,
                 base,

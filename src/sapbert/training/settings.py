@@ -86,8 +86,8 @@ class TrainSettings(LoopSettings):
     margin: float = 0.2
     """How much farther than the positive a negative must be for a triplet to count as learned."""
     leading: int | None = None
-    """Train so many leading dimensions to work alone as well, for those who cut vectors short; `sapbert index`
-    finds fewer dimensions of any encoder by itself."""
+    """Train so many leading dimensions to work alone as well, for those who cut vectors short; `sapbert
+    index` finds fewer dimensions of any encoder by itself."""
     blend: float = 1.0
     """Share of the trained weights in the model that is written; the rest is the base's."""
 
