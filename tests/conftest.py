@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import hypothesis
 import pytest
@@ -53,6 +53,24 @@ def browser() -> Iterator[Browser]:
         opened = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield opened
         opened.close()
+
+
+class Exported(NamedTuple):
+    """A model folder and what `sapbert export` makes of it."""
+
+    model: Path
+    encoder: Path
+
+
+@pytest.fixture(scope="session")
+def tiny_export(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """A tiny encoder, exported, which takes seconds; to be read only."""
+    from sapbert.encoder.export import export_model
+    from tests.encoder.tiny import tiny_bert
+
+    folder = tmp_path_factory.mktemp("exported")
+    export_model(tiny_bert(folder / "model"), folder / "encoder")
+    return Exported(folder / "model", folder / "encoder")
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ that do not fit) stays a plain `ValueError` or `TypeError`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -39,3 +41,13 @@ class MissingExtraError(SapbertError):
 
     def __init__(self, module: str, extra: str) -> None:
         super().__init__(f"this needs {module}, which is not installed: pip install 'sapbert[{extra}]'")
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Name the extra where the imports in this block fail."""
+    try:
+        yield
+    except ImportError as error:
+        module = (error.name or f"what {extra} brings").partition(".")[0]
+        raise MissingExtraError(module, extra) from error

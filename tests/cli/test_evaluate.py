@@ -7,7 +7,7 @@ import pytest
 from sapbert.artifacts import create
 from sapbert.encoder.transformer import TransformerEncoder
 from tests.cli.conftest import Sapbert, left_in, one_json, refused
-from tests.conftest import GOLDEN
+from tests.conftest import GOLDEN, Exported
 from tests.encoder.tiny import tiny_bert
 
 PLAIN = GOLDEN / "benchmarks" / "plain"
@@ -108,13 +108,12 @@ def test_spelling_counts_what_it_is_told_to(sapbert: Sapbert, tmp_path: Path) ->
 
 
 def test_an_exported_encoder_is_measured_without_torch(
-    sapbert: Sapbert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sapbert: Sapbert, tiny_export: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert sapbert("export", tiny_bert(tmp_path / "model"), "-o", tmp_path / "encoder").code == 0
     monkeypatch.delattr(TransformerEncoder, "open")
 
     done = sapbert(
-        "evaluate", "--benchmark", PLAIN, "--model", tmp_path / "encoder", "--cache", tmp_path / "cache"
+        "evaluate", "--benchmark", PLAIN, "--model", tiny_export.encoder, "--cache", tmp_path / "cache"
     )
 
     assert done.code == 0

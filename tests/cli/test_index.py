@@ -14,19 +14,13 @@ from sapbert.index import build
 from sapbert.index.folder import open_index
 from sapbert.text import fold
 from tests.cli.conftest import EXAMPLE, Sapbert, left_in, one_json, refused
-from tests.encoder.tiny import tiny_bert
-
-WORDS = ["heart", "attack", "##s", "migraine", *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "aeinorst")]
+from tests.conftest import Exported
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An exported encoder; the export itself is tested elsewhere, and takes seconds."""
-    from sapbert.encoder.export import export_model
-
-    folder = tmp_path_factory.mktemp("models")
-    export_model(tiny_bert(folder / "plain", words=WORDS), folder / "exported")
-    return folder / "exported"
+@pytest.fixture
+def model(tiny_export: Exported) -> Path:
+    """An exported encoder."""
+    return tiny_export.encoder
 
 
 @pytest.fixture
@@ -103,10 +97,10 @@ def test_a_model_that_was_not_exported_is_exported_on_the_way(
 
     monkeypatch.setattr("sapbert.encoder.export.export_model", export_quickly)
 
-    plain = sapbert("index", names, "--model", model.parent / "plain", "-o", tmp_path / "index")
+    plain = sapbert("index", names, "--model", model.with_name("model"), "-o", tmp_path / "index")
 
     assert plain.code == 0
-    assert exported == [str(model.parent / "plain")]
+    assert exported == [str(model.with_name("model"))]
     assert left_in(tmp_path) == {"names", "index"}
     inside = OnnxEncoder.open(tmp_path / "index" / "encoder")
     assert inside.fingerprint == OnnxEncoder.open(model).fingerprint
@@ -116,16 +110,16 @@ def test_an_export_that_was_killed_is_swept_away_by_the_next(
     sapbert: Sapbert, names: Path, model: Path, tmp_path: Path
 ) -> None:
     script = (
-        "import os, signal, sys; from sapbert.encoder import export\n"
+        "import os, signal, sys, types\n"
         "def write_and_die(source, target):\n"
         "    (target / 'onnx').mkdir(parents=True); (target / 'onnx' / 'model.onnx').write_bytes(bytes(9))\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "export.export_model = write_and_die\n"
+        "sys.modules['sapbert.encoder.export'] = types.SimpleNamespace(export_model=write_and_die)\n"
         "from sapbert.cli.main import main; main()"
     )
     command = ["index", names, "-o", tmp_path / "index", "--model"]
     killed = subprocess.run(
-        [sys.executable, "-c", script, *map(str, command), str(model.parent / "plain")],
+        [sys.executable, "-c", script, *map(str, command), str(model.with_name("model"))],
         capture_output=True,
         check=False,
     )
@@ -142,7 +136,7 @@ def test_without_torch_such_a_model_is_an_error_that_says_what_to_do(
     monkeypatch.delitem(sys.modules, "sapbert.encoder.export", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
 
-    message = refused(sapbert("index", names, "--model", model.parent / "plain", "-o", tmp_path / "index"))
+    message = refused(sapbert("index", names, "--model", model.with_name("model"), "-o", tmp_path / "index"))
 
     assert "was not written by `sapbert export`, and exporting it needs torch" in message
     assert left_in(tmp_path) == {"names"}
@@ -182,7 +176,7 @@ def test_ctrl_c_before_anything_is_finished_leaves_nothing(
 
     monkeypatch.setattr("sapbert.encoder.export.export_model", interrupted)
 
-    stopped = sapbert("index", names, "--model", model.parent / "plain", "-o", tmp_path / "index")
+    stopped = sapbert("index", names, "--model", model.with_name("model"), "-o", tmp_path / "index")
 
     assert stopped == (130, "", "interrupted; nothing half-written was left behind\n")
     assert left_in(tmp_path) == {"names"}

@@ -270,3 +270,32 @@ def test_the_list_of_verbs_says_what_each_is_for_in_whole_sentences(sapbert: Sap
     told = sapbert("--help").out.partition("Commands:\n")[2].splitlines()
     assert told
     assert [line for line in told if line and (not line.endswith(".") or line.endswith("..."))] == []
+
+
+# What is read stays
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "pairs IT -o IT",
+        "train IT --base base -o IT",
+        "biosyn IT --mentions train.tsv --base base -o IT",
+        "reranker IT --mentions train.tsv --base base -o IT",
+        "export IT -o IT",
+        "index IT --model default -o IT",
+        "index vocabulary --model IT -o IT",
+        "link --file IT --format csv -o IT",
+        "calibrate index IT -o IT",
+    ],
+)
+def test_nothing_is_written_over_what_is_read(sapbert: Sapbert, tmp_path: Path, call: str) -> None:
+    read = tmp_path / "read"
+    read.write_text("x")
+    (tmp_path / "also").symlink_to(read)
+    words = [{"IT": str(read)}.get(word, word) for word in call.split()]
+
+    for out in (read, tmp_path / "also"):
+        done = sapbert(*words[:-1], out, "--overwrite")
+        assert refused(done) == f"sapbert: {out} is what is read; choose another name to write to\n"
+    assert read.read_text() == "x"

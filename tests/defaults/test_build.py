@@ -8,6 +8,7 @@ from types import ModuleType
 
 from sapbert.artifacts import load_manifest
 from sapbert.vocab.vocabulary import Vocabulary
+from tests.conftest import Exported
 from tests.defaults.conftest import REPEATED
 
 
@@ -62,15 +63,14 @@ def test_integers_alone_are_shipped_and_the_index_carries_no_encoder(home: Path)
 
 
 def test_every_part_has_a_card_and_that_of_the_encoder_survives(
-    home: Path, script: ModuleType, tmp_path: Path
+    home: Path, script: ModuleType, tiny_export: Exported, tmp_path: Path
 ) -> None:
     for part, found in {"vocabulary": "6 descriptors", "index": "16 dimensions"}.items():
         assert found in (home / part / "README.md").read_text()
-    exported = home.parent / "exported"
 
-    script.build_encoder(exported, tmp_path / "encoder")
+    script.build_encoder(tiny_export.encoder, tmp_path / "encoder")
     (tmp_path / "encoder" / "README.md").write_text("what it is")
-    script.build_encoder(exported, tmp_path / "encoder")
+    script.build_encoder(tiny_export.encoder, tmp_path / "encoder")
 
     assert (tmp_path / "encoder" / "README.md").read_text() == "what it is"
 

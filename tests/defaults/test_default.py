@@ -18,6 +18,7 @@ from sapbert.errors import ArtifactError
 from sapbert.linking import quick
 from sapbert.linking.linker import Linker, LinkSettings
 from tests.cli.conftest import Sapbert, left_in, one_json, refused, sapbert
+from tests.conftest import Exported
 from tests.defaults.conftest import MENTIONS, REPEATED
 
 __all__ = ["sapbert"]
@@ -181,11 +182,11 @@ def test_an_index_without_a_calibration_answers_without_confidence(
 
 
 def test_an_encoder_that_does_not_belong_to_the_index_is_refused(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, tiny_export: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = Path(shutil.copytree(home, tmp_path / "moved"))
     shutil.rmtree(moved / "encoder")
-    shutil.copytree(home.parent / "exported", moved / "encoder")
+    shutil.copytree(tiny_export.encoder, moved / "encoder")
     description = moved / "encoder" / "sapbert.json"
     description.write_text(description.read_text().replace('"variant": "int8"', '"variant": "fp32"'))
     monkeypatch.setenv(HOME, str(moved))

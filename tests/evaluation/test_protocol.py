@@ -241,11 +241,11 @@ def test_real_chemicals_come_out_but_for_ids_that_the_dictionary_lacks(
     raw = (shared_data / "raw").glob("CDR_*")
     manifest = build_benchmark("bc5cdr-chemical", raw, folder / "dictionary.tsv.gz", tmp_path / "set")
     ours = open_evaluation_set(tmp_path / "set")
+    known = set(theirs.dictionaries["dictionary"].ids)
 
     for split, annotated in (("train", 5203), ("dev", 5347), ("test", 5385)):
         dropped = manifest.counts[f"{split}: dropped for their ids"]
         assert manifest.counts[split] + dropped == annotated
-        known = set(theirs.dictionaries["dictionary"].ids)
         kept = [row for row in told(theirs.split(split)) if set(row[1]) <= known]
         pairs = list(zip(told(ours.split(split)), kept, strict=True))
         assert all(one[1] == other[1] for one, other in pairs)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from sapbert.encoder.export import export_model
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.errors import ArtifactError
 from sapbert.index.build import build_index
@@ -18,7 +17,7 @@ from sapbert.index.folder import open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.linking.linker import Linker, LinkSettings
 from sapbert.linking.search import DenseSearch
-from tests.encoder.tiny import tiny_bert
+from tests.conftest import Exported
 from tests.index.conftest import NgramEncoder, write
 from tests.linking.conftest import FACTS, ROWS, bench_of
 
@@ -46,11 +45,10 @@ def test_an_index_on_disk_answers_as_one_in_memory(tmp_path: Path, kind: Kind, w
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(tmp_path_factory: pytest.TempPathFactory, tiny_export: Exported) -> Path:
     """An index with a tiny encoder of its own."""
     folder = tmp_path_factory.mktemp("open")
-    export_model(tiny_bert(folder / "model"), folder / "encoder")
-    encoder = OnnxEncoder.open(folder / "encoder")
+    encoder = OnnxEncoder.open(tiny_export.encoder)
     vocabulary = write(folder / "vocabulary", ROWS, FACTS)
     build_index(vocabulary, encoder, folder / "index", IndexSettings())
     return folder / "index"

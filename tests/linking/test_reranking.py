@@ -227,6 +227,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "def make(): return Told(backwards)\n"
         "made = make()\n"
         "number = 3\n"
+        "class Unnamed:\n"
+        "    fingerprint = 3\n"
+        "    def rerank(self, choices): return []\n"
+        "def fails(): raise TypeError('my own')\n"
     )
     (tmp_path / "unclosed.py").write_text("made = (\n")
     monkeypatch.setattr("sys.path", __import__("sys").path.copy())
@@ -245,13 +249,21 @@ def test_a_reranker_comes_from_a_module(module: str) -> None:
         ("no_such_module:make", "No module named 'no_such_module'"),
         ("my_rerankers:none", "no attribute 'none'"),
         (":make", "no reranker to import"),
+        ("..:make", "no reranker to import"),
         ("my_rerankers:number", "gives a int without `rerank`"),
+        ("my_rerankers:Unnamed", "gives a Unnamed without `rerank` and `fingerprint`"),
+        ("json:loads", r"^json:loads: cannot be called without arguments \(see docs"),
         ("unclosed:make", r"never closed \(unclosed.py, line 1\)"),
     ],
 )
 def test_what_makes_no_reranker_is_told(module: str, named: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         open_reranker(named)
+
+
+def test_what_its_author_raises_is_passed_on(module: str) -> None:
+    with pytest.raises(TypeError, match="my own"):
+        open_reranker(f"{module}:fails")
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:

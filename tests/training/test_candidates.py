@@ -138,9 +138,9 @@ def oracle(labelled: LabelledMentions, encoder: NgramEncoder, k: int, share: flo
     for text in texts_of(labelled):
         sparse = spelled @ vectorizer.transform([text]).toarray()[0]
         dense = vectors @ encoder.encode([text])[0]
-        by_spelling = [row for row in _best(sparse) if sparse[row] > 0]
+        by_spelling = [row for row in _best(sparse) if sparse[row] > 0 and names[row] != text]
         rows = by_spelling[: k - int(k * share)]
-        rows += [row for row in _best(dense) if row not in rows]
+        rows += [row for row in _best(dense) if row not in rows and names[row] != text]
         found.append(rows[:k])
     return found
 
@@ -157,7 +157,7 @@ def test_the_search_finds_what_a_look_at_every_name_finds(
     monkeypatch.setattr(module, "EXACT", exact)
     monkeypatch.setattr(module, "_MENTIONS", 2)
     monkeypatch.setattr(module, "_ROWS", 3)
-    labelled, encoder = label(), NgramEncoder(256)
+    labelled, encoder = label(ROWS, [*MENTIONS, ("Chest pain", "x:4"), ("cold", "x:2")]), NgramEncoder(256)
 
     found = CandidateSearch(labelled, tmp_path / "run", 4).seek(encoder, share)
 
@@ -166,6 +166,15 @@ def test_the_search_finds_what_a_look_at_every_name_finds(
         names = labelled.entries.folded.take(rows)
         assert dense == pytest.approx(encoder.encode(names) @ encoder.encode([text])[0], abs=0.02)
     assert not (tmp_path / "run" / "vectors").exists()
+
+
+def test_a_mention_that_is_a_name_learns_from_the_other_names(label: Label, tmp_path: Path) -> None:
+    labelled = label(ROWS, [("myocardial infarction", "x:1")])
+    found = CandidateSearch(labelled, tmp_path / "run", 8).seek(NgramEncoder(), 0.5)
+
+    named = labelled.entries.folded.take(found.rows[0][found.rows[0] >= 0])
+    assert sorted(named) == sorted({fold(row[1]) for row in ROWS} - {"myocardial infarction"})
+    assert labelled.entries.folded.take(found.rows[0][found.right[0]]) == ["heart attack"]
 
 
 def test_where_names_are_few_candidates_are_fewer(label: Label, tmp_path: Path) -> None:

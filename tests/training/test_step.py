@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,39 +147,47 @@ from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.transformer import load_encoder
 from tests.training.test_batches import make_batches
 
-rank, meeting, pairs, base, loss, out = int(sys.argv[1]), *sys.argv[2:]
+rank, meeting, pairs, base, out, *losses = int(sys.argv[1]), *sys.argv[2:]
 torch.set_num_threads(1)
 distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
 batch = next(make_batches(Pairs.open(pairs), Path(base), batch_size=16, rank=rank, world=2).after(0, 1))
 model, tokenizer = load_encoder(base)
 encode = Encode(model, pad_id=tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None)
-step = Step(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), None)
-report = step(batch, lambda objective: objective)
-sum_gradients(model.parameters())
+found = {}
+for loss in losses:
+    model.zero_grad(set_to_none=True)
+    step = Step(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), None)
+    report = step(batch, lambda objective: objective)
+    sum_gradients(model.parameters())
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    found[loss] = {"loss": report.loss.item(), "gradients": gradients}
 if rank == 1:
-    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    torch.save({"loss": report.loss.item(), "gradients": found}, out)
+    torch.save(found, out)
 distributed.destroy_process_group()
 """
+_LOSSES: tuple[LossName, ...] = ("ms", "infonce")
 
 
-@pytest.mark.parametrize("loss", ["ms", "infonce"])
-def test_two_processes_train_the_objective_of_one(
-    loss: LossName, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
-) -> None:
-    root = str(Path(__file__).parents[2])
-    arguments = [
-        str(tmp_path / "meeting"),
-        str(tiny_pairs.path),
-        str(tiny_base),
-        loss,
-        str(tmp_path / "out.pt"),
-    ]
-    processes = [
-        subprocess.Popen([sys.executable, "-c", _PROCESS, str(rank), *arguments], cwd=root) for rank in (0, 1)
-    ]
+@pytest.fixture(scope="module")
+def of_two_processes(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What the second of two processes finds in a step, by loss."""
+    folder = tmp_path_factory.mktemp("two")
+    arguments = map(str, (folder / "meeting", tiny_pairs.path, tiny_base, folder / "out.pt", *_LOSSES))
+    command = [sys.executable, "-c", _PROCESS]
+    shared, root = [*arguments], Path(__file__).parents[2]
+    processes = [subprocess.Popen([*command, rank, *shared], cwd=root) for rank in ("0", "1")]
     assert [process.wait(timeout=120) for process in processes] == [0, 0]
-    found = torch.load(tmp_path / "out.pt", weights_only=True)
+    found: dict[str, Any] = torch.load(folder / "out.pt", weights_only=True)
+    return found
+
+
+@pytest.mark.parametrize("loss", _LOSSES)
+def test_two_processes_train_the_objective_of_one(
+    loss: LossName, tiny_pairs: Pairs, tiny_base: Path, of_two_processes: dict[str, Any]
+) -> None:
+    found = of_two_processes[loss]
     batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
     report, expected = gradients(tiny_base, batch, loss=loss)
 

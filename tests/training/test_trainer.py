@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -110,45 +111,48 @@ def test_leading_dimensions_are_fewer_than_all(tiny_pairs: Pairs, tiny_base: Pat
         train(tiny_pairs, str(tiny_base), tmp_path / "model", settings(leading=10_000), device=CPU)
 
 
+# As on a bare GPU machine, where neither is installed.
 _RUN = """
-import os, signal, sys
+import json, os, signal, sys
+sys.modules["polars"] = sys.modules["typer"] = None
 from pathlib import Path
 import torch
 from sapbert.pairs.artifact import Pairs
-from sapbert.protocols import Encoder
+from sapbert.training.settings import TrainSettings
 from sapbert.training.trainer import train
-from tests.training.test_trainer import settings
 
 torch.set_num_threads(1)
-pairs, base, out, at, number = sys.argv[1:]
+pairs, base, out, settings, killed_at = sys.argv[1:]
 
-def interrupt(done, total, figures):
-    if done == int(at):
-        os.kill(os.getpid(), int(number))
+def kill(done, total, figures):
+    if done == int(killed_at):
+        os.kill(os.getpid(), signal.SIGKILL)
 
-train(Pairs.open(pairs), base, Path(out), settings(), device=torch.device("cpu"), on_step=interrupt)
+settings = TrainSettings(**json.loads(settings))
+train(Pairs.open(pairs), base, Path(out), settings, device=torch.device("cpu"), on_step=kill)
 """
+
+
+def arguments(pairs: Pairs, base: Path, model: Path, *, killed_at: int) -> list[str]:
+    return [*map(str, (pairs.path, base, model)), json.dumps(asdict(settings())), str(killed_at)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(
     number: signal.Signals, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, uninterrupted: Path
 ) -> None:
+    def interrupt(done: int, _total: int, _figures: Mapping[str, float]) -> None:
+        if done == 5:
+            signal.raise_signal(signal.SIGINT)
+
     model = tmp_path / "model"
-    command = [
-        sys.executable,
-        "-c",
-        _RUN,
-        str(tiny_pairs.path),
-        str(tiny_base),
-        str(model),
-        "5",
-        str(int(number)),
-    ]
-    stopped = subprocess.run(
-        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
-    )
-    assert stopped.returncode != 0
+    if number == signal.SIGKILL:
+        command = [sys.executable, "-c", _RUN, *arguments(tiny_pairs, tiny_base, model, killed_at=5)]
+        killed = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny_pairs, str(tiny_base), model, settings(), device=CPU, on_step=interrupt)
     assert not model.exists()
     saved = sorted(path.name for path in (tmp_path / "model.run").glob("step-*"))
     # Ctrl-C saves the step it came in; a kill leaves the last checkpoint.
@@ -314,16 +318,15 @@ def test_steps_drop_out_also_after_an_evaluation_that_turned_that_off(
     assert_same_model(tmp_path / "rude", tmp_path / "model")
 
 
-def test_processes_started_by_torchrun_train_one_model(
+def test_processes_started_by_torchrun_train_one_model_without_polars(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, uninterrupted: Path
 ) -> None:
     (tmp_path / "run.py").write_text(_RUN)
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-    arguments = [str(tiny_pairs.path), str(tiny_base), str(tmp_path / "model"), "-1", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    trained = arguments(tiny_pairs, tiny_base, tmp_path / "model", killed_at=-1)
     done = subprocess.run(
-        [*launch, str(tmp_path / "run.py"), *arguments],
-        env=environment,
+        [*launch, str(tmp_path / "run.py"), *trained],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -344,27 +347,3 @@ def test_a_garbled_line_of_metrics_does_not_stop_a_resumed_run(
     file.write_text(file.read_text().replace('{"step": 5', '{"step": 5{"st'))
     train(tiny_pairs, str(tiny_base), stopped, settings(), device=CPU, resume=True)
     assert_same_model(stopped, uninterrupted)
-
-
-def test_training_needs_no_polars(tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path) -> None:
-    blocked = "import sys; sys.modules['polars'] = None; sys.modules['typer'] = None\n"
-    code = blocked + _RUN.replace("from tests.training.test_trainer import settings", _OWN_SETTINGS)
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        str(tiny_pairs.path),
-        str(tiny_base),
-        str(tmp_path / "m"),
-        "-1",
-        "0",
-    ]
-    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-_OWN_SETTINGS = """
-from sapbert.training.settings import TrainSettings
-def settings():
-    return TrainSettings(batch_size=8, epochs=0.1, held_out=5)
-"""

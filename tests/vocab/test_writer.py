@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -15,50 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapbert.artifacts import create
-from sapbert.errors import ArtifactError, SapbertError
+from sapbert.errors import SapbertError
 from sapbert.text import tidy
 from sapbert.vocab import writer as module
 from sapbert.vocab.intake import Intake
 from sapbert.vocab.schema import ALIASES, NAMES, SCOPES, TYPES, XREFS
-from sapbert.vocab.vocabulary import Name, Vocabulary
-from sapbert.vocab.writer import SPOOL, VocabularyWriter, write_vocabulary
+from sapbert.vocab.vocabulary import Vocabulary
+from sapbert.vocab.writer import VocabularyWriter, write_vocabulary
+from tests.vocab.contents import EXAMPLE, Content, FactRow, NameRow, add, name_frame, write
 
-NameRow = tuple[str, str, int, str, str, str]
-FactRow = tuple[str, str]
 Row = TypeVar("Row", NameRow, FactRow)
-
-
-@dataclass
-class Content:
-    """What a reader might add, in the order it might add it."""
-
-    names: list[NameRow]
-    late: list[NameRow] = field(default_factory=list)
-    types: list[FactRow] = field(default_factory=list)
-    xrefs: list[FactRow] = field(default_factory=list)
-    aliases: list[FactRow] = field(default_factory=list)
-
-    def facts(self) -> dict[str, list[FactRow]]:
-        return {"types": self.types, "xrefs": self.xrefs, "aliases": self.aliases}
-
-
-def name_frame(rows: list[NameRow]) -> pl.DataFrame:
-    return pl.DataFrame(rows, SPOOL, orient="row")
-
-
-def add(writer: VocabularyWriter, content: Content) -> None:
-    writer.add(name_frame(content.names))
-    writer.add_late(name_frame(content.late))
-    for table, rows in content.facts().items():
-        writer.add_facts(table, pl.DataFrame(rows, module.FACTS[table], orient="row"))
-
-
-def write(target: Path, *contents: Content) -> Vocabulary:
-    """Write what was added in several pieces and open it."""
-    with write_vocabulary(target, {}, Intake()) as writer:
-        for content in contents:
-            add(writer, content)
-    return Vocabulary.open(target)
 
 
 @contextmanager
@@ -69,21 +34,6 @@ def parts_of(rows: int, held: int = module.HELD_BYTES) -> Iterator[None]:
         patch.setattr(module, "HELD_BYTES", held)
         patch.setattr(os, "fsync", lambda handle: None)
         yield
-
-
-EXAMPLE = Content(
-    names=[
-        ("ex:2", "Glimmer  fever\n", 1, "en", "A", "exact"),
-        ("ex:1", "Moon cough", 0, "en", "A", "related"),
-        ("ex:1", "Lunar cough", 2, "en", "B", "exact"),
-        ("ex:1", "Mondhusten", 1, "de", "B", "exact"),
-        ("ex:2", "Glimmer fever", 0, "en", "A", "broad"),
-    ],
-    late=[("ex:1", "Lunacof", 0, "en", "C", "related"), ("ex:9", "Nobody's name", 9, "en", "C", "exact")],
-    types=[("ex:2", "T047"), ("ex:1", "T184"), ("ex:2", "T047"), ("ex:9", "T047")],
-    xrefs=[("ex:1", "mesh:D1")],
-    aliases=[("ex:2", "old:7"), ("ex:8", "old:8")],
-)
 
 
 def test_names_are_tidied_sorted_and_made_unique_and_the_best_ranked_is_preferred(tmp_path: Path) -> None:
@@ -294,149 +244,3 @@ def test_names_beyond_what_memory_holds_wait_on_disk(tmp_path: Path) -> None:
         assert 0 < on_disk < len(rows)
         writer.finish({}, Intake())
     assert Vocabulary.open(tmp_path / "v").names.collect()["name"].to_list() == [row[1] for row in rows]
-
-
-# Fingerprints
-
-
-def replaced(rows: list[NameRow], at: int, column: int, value: object) -> list[NameRow]:
-    row = list(rows[at])
-    row[column] = value
-    return [*rows[:at], tuple(row), *rows[at + 1 :]]  # type: ignore[list-item]  # of the same types
-
-
-CHANGES: dict[str, Callable[[Content], Content]] = {
-    "a name": lambda c: Content(replaced(c.names, 0, 1, "Glimmer fevers"), c.late, **c.facts()),
-    "the case of a name": lambda c: Content(replaced(c.names, 1, 1, "moon cough"), c.late, **c.facts()),
-    "a flag": lambda c: Content(replaced(c.names, 1, 2, 3), c.late, **c.facts()),
-    "a language": lambda c: Content(replaced(c.names, 3, 3, "nl"), c.late, **c.facts()),
-    "a source": lambda c: Content(replaced(c.names, 1, 4, "B"), c.late, **c.facts()),
-    "a scope": lambda c: Content(replaced(c.names, 1, 5, "narrow"), c.late, **c.facts()),
-    "a concept": lambda c: Content(replaced(c.names, 1, 0, "ex:3"), c.late, **c.facts()),
-    "a name less": lambda c: Content(c.names[:3], c.late, **c.facts()),
-    "a late name less": lambda c: Content(c.names, [], **c.facts()),
-    "a type": lambda c: Content(c.names, c.late, [("ex:1", "T047")], c.xrefs, c.aliases),
-    "an xref": lambda c: Content(c.names, c.late, c.types, [("ex:2", "mesh:D1")], c.aliases),
-    "an alias": lambda c: Content(c.names, c.late, c.types, c.xrefs, [("ex:2", "old:77")]),
-    "a fact of another table": lambda c: Content(c.names, c.late, c.types, c.aliases, c.xrefs),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_the_fingerprint_changes_with_anything_in_the_tables(tmp_path: Path, change: str) -> None:
-    one, other = write(tmp_path / "one", EXAMPLE), write(tmp_path / "other", CHANGES[change](EXAMPLE))
-    assert one.fingerprint != other.fingerprint
-
-
-def test_names_that_are_alike_when_joined_have_other_fingerprints(tmp_path: Path) -> None:
-    fingerprints = {
-        write(
-            tmp_path / str(number), Content([("ex:1", name, 0, "en", "", "exact") for name in names])
-        ).fingerprint
-        for number, names in enumerate([["ab", "c"], ["a", "bc"], ["abc"], ["a", "b", "c"]])
-    }
-    assert len(fingerprints) == 4
-
-
-def test_the_fingerprint_depends_on_neither_settings_nor_place_nor_unused_rows(tmp_path: Path) -> None:
-    one = write(tmp_path / "one", EXAMPLE)
-    with write_vocabulary(tmp_path / "other", {"told": 1}, Intake(skipped=1)) as writer:
-        writer.count("something", 1)
-        add(writer, EXAMPLE)
-        writer.add(name_frame([("ex:5", " ", 1, "en", "", "exact")]))
-        writer.add_late(name_frame([("ex:6", "late", 1, "en", "", "exact")]))
-    assert Vocabulary.open(tmp_path / "other").fingerprint == one.fingerprint
-
-
-def test_the_fingerprint_of_one_content_is_the_same_everywhere_and_for_ever(tmp_path: Path) -> None:
-    """If this must change, other artifacts no longer match theirs: raise `artifacts.FORMAT` too."""
-    assert write(tmp_path / "v", EXAMPLE).fingerprint == "096ff022d7cd55f909486ffb0ee6d38c"
-
-
-# Looking things up
-
-
-@pytest.fixture
-def vocabulary(tmp_path: Path) -> Vocabulary:
-    return write(tmp_path / "vocabulary", EXAMPLE)
-
-
-@pytest.mark.parametrize("id", ["ex:1", "EX:1", " Ex:1 ", "ex:EX:1"])
-def test_a_concept_is_found_in_any_spelling_of_its_prefix(vocabulary: Vocabulary, id: str) -> None:
-    concept = vocabulary.concept(id)
-    assert concept is not None
-    assert concept.id == "ex:1"
-    assert concept.names == (
-        Name("Lunar cough", True, "en", "B", "exact"),
-        Name("Mondhusten", True, "de", "B", "exact"),
-        Name("Lunacof", False, "en", "C", "related"),
-        Name("Moon cough", False, "en", "A", "related"),
-    )
-    assert concept.preferred_name == "Lunar cough"
-    assert (concept.types, concept.xrefs, concept.aliases) == (("T184",), ("mesh:D1",), ())
-
-
-def test_a_concept_is_found_by_an_alias(vocabulary: Vocabulary) -> None:
-    concept = vocabulary.concept("OLD:7")
-    assert concept is not None
-    assert (concept.id, concept.aliases) == ("ex:2", ("old:7",))
-
-
-@pytest.mark.parametrize("id", ["ex:9", "old:8", "ex:", "ex", "", "Moon cough", "mesh:D1"])
-def test_what_is_not_there_is_not_found(vocabulary: Vocabulary, id: str) -> None:
-    assert vocabulary.concept(id) is None
-
-
-def test_an_id_that_is_also_an_alias_is_its_own_concept(tmp_path: Path) -> None:
-    content = Content(EXAMPLE.names, aliases=[("ex:1", "ex:2"), ("ex:1", "MESH:9")])
-    concept = write(tmp_path / "v", content).concept("ex:2")
-    assert concept is not None
-    assert concept.id == "ex:2"
-
-
-def test_an_id_that_is_no_canonical_curie_is_found_by_name_and_alias(tmp_path: Path) -> None:
-    names: list[NameRow] = [("MESH:D1", "Moon cough", 1, "en", "", "exact")]
-    vocabulary = write(tmp_path / "v", Content(names, aliases=[("MESH:D1", "mesh:D1")]))
-    concept = vocabulary.concept("mesh:D1")
-    assert concept is not None
-    assert [concept] == vocabulary.find("moon cough")
-
-
-def test_concepts_are_found_by_any_spelling_of_a_name(tmp_path: Path) -> None:
-    shared = ("ex:7", "LUNAR \u00a0cough", 0, "en", "", "exact")
-    street = ("ex:7", "Straße", 0, "de", "", "exact")
-    vocabulary = write(tmp_path / "v", Content([*EXAMPLE.names, shared, street]))
-    assert [concept.id for concept in vocabulary.find(" lunar\tCOUGH")] == ["ex:1", "ex:7"]
-    assert [concept.id for concept in vocabulary.find("STRASSE")] == ["ex:7"]
-    assert vocabulary.find("lunar") == []
-    assert vocabulary.find("") == []
-
-
-def test_what_is_most_frequent_is_counted(vocabulary: Vocabulary) -> None:
-    assert vocabulary.count_names("language", 5) == {"en": 4, "de": 1}
-    assert list(vocabulary.count_names("source", 2).items()) == [("A", 2), ("B", 2)]
-    assert vocabulary.count_types(9) == {"T047": 1, "T184": 1}
-
-
-def test_a_stray_file_is_no_part_of_a_table(vocabulary: Vocabulary) -> None:
-    (part,) = vocabulary.parts()
-    part.with_name("00001.parquet").write_bytes(part.read_bytes())
-    again = Vocabulary.open(vocabulary.path)
-    assert again.names.collect().height == 5
-    assert again.parts() == [part]
-
-
-def test_a_damaged_table_is_not_opened(vocabulary: Vocabulary) -> None:
-    (part,) = vocabulary.parts("aliases")
-    content = part.read_bytes()
-    part.write_bytes(content.replace(b"old:7", b"old:9"))
-    with pytest.raises(ArtifactError, match=r"aliases/00000\.parquet does not match its checksum"):
-        Vocabulary.open(vocabulary.path)
-    assert Vocabulary.open(vocabulary.path, verify=False).fingerprint == vocabulary.fingerprint
-
-
-def test_another_artifact_is_not_opened(tmp_path: Path) -> None:
-    with create(tmp_path / "pairs") as draft:
-        draft.seal("pairs", settings={}, inputs={}, counts={})
-    with pytest.raises(ArtifactError, match="of kind pairs, expected vocabulary"):
-        Vocabulary.open(tmp_path / "pairs")

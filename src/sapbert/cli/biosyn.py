@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from sapbert.cli.options import given, with_options
-from sapbert.cli.report import Out, Overwrite
-from sapbert.cli.train import Base, LearnedMentions, LearnedPrefix, Recipe, Resume, TensorBoard, watched
-from sapbert.errors import MissingExtraError
-from sapbert.training.settings import BiosynSettings, read_recipe, settings_from
+from sapbert.cli import train
+from sapbert.cli.options import with_options
+from sapbert.cli.report import Out, Overwrite, refuse_input
+from sapbert.errors import needing
+from sapbert.training.settings import BiosynSettings
 
 _GROUPS = {
     "pooling": "Objective",
@@ -26,13 +26,13 @@ _GROUPS = {
 def biosyn(
     context: typer.Context,
     vocabulary: Annotated[Path, typer.Argument(help="Written by `sapbert read` or `sapbert merge`.")],
-    mentions: LearnedMentions,
-    base: Base,
+    mentions: train.LearnedMentions,
+    base: train.Base,
     out: Out,
-    prefix: LearnedPrefix = None,
-    recipe: Recipe = None,
-    tensorboard: TensorBoard = None,
-    resume: Resume = False,
+    prefix: train.LearnedPrefix = None,
+    recipe: train.Recipe = None,
+    tensorboard: train.TensorBoard = None,
+    resume: train.Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Fine-tune on labelled mentions, spelling included (BioSyn).
@@ -41,20 +41,18 @@ def biosyn(
     epoch. `index`, `link` and `evaluate` use the learned weight of spelling with the model. Ctrl-C finishes
     the step and saves a checkpoint; --resume goes on from there.
     """
-    options = given(context, BiosynSettings)
-    settings = settings_from(read_recipe(recipe, BiosynSettings) if recipe else {}, options, BiosynSettings)
-    try:
+    settings = train.asked_settings(context, recipe, BiosynSettings)
+    with needing("train"):
         from sapbert.training import gather
         from sapbert.training.biosyn import train_biosyn
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     from sapbert.training.labelled_writer import write_labelled
     from sapbert.vocab.vocabulary import Vocabulary
 
+    refuse_input(out, vocabulary)
     opened, device = Vocabulary.open(vocabulary), gather.local_device()
     with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
         labelled = write_labelled(opened, mentions, Path(folder) / "labelled", prefix=prefix)
-        with watched(out, tensorboard) as on_step:
+        with train.watched(out, tensorboard) as on_step:
             train_biosyn(
                 labelled,
                 base,

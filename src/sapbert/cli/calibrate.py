@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.report import Out, Overwrite, aligned
-from sapbert.errors import MissingExtraError
+from sapbert.cli.report import Out, Overwrite, aligned, refuse_input
+from sapbert.errors import needing
 
 if TYPE_CHECKING:
     from sapbert.linking.confidence import Calibration
@@ -74,6 +74,7 @@ def calibrate(
     settings = CalibrateSettings(
         method=Method(method), precision=precision, exact=exact, sparse_weight=sparse_weight
     )
+    refuse_input(out, mentions)
     require_free(out, overwrite=overwrite)
     if figure is not None:
         _require_figure(figure, overwrite=overwrite)
@@ -100,10 +101,8 @@ def _weight(index: str, asked: float | None) -> float:
 
 
 def _require_figure(target: Path, *, overwrite: bool) -> None:
-    try:
+    with needing("plot"):
         from sapbert.plots.figures import require_figure
-    except ImportError as error:
-        raise MissingExtraError(error.name or "matplotlib", "plot") from error
     require_figure(target, overwrite=overwrite)
 
 

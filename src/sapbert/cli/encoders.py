@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sapbert.errors import MissingExtraError
+from sapbert.errors import needing
 
 if TYPE_CHECKING:
     from sapbert.encoder.onnx import OnnxEncoder
@@ -19,8 +19,6 @@ def open_encoder(model: str) -> OnnxEncoder | TransformerEncoder:
     folder = chosen(model, "encoder")
     if is_exported(folder):
         return OnnxEncoder.open(folder)
-    try:
+    with needing("train"):
         from sapbert.encoder.transformer import TransformerEncoder
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     return TransformerEncoder.open(model)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.report import Json, Out, Overwrite, progress_bar, tell
-from sapbert.errors import ConfigError, MissingExtraError
+from sapbert.cli.report import Json, Out, Overwrite, progress_bar, refuse_input, tell
+from sapbert.errors import ConfigError, needing
 
 if TYPE_CHECKING:
     from sapbert.encoder.pooling import Pooling
@@ -53,6 +53,7 @@ def export(
     from sapbert.encoder.judge import read_benchmark
     from sapbert.encoder.onnx import is_exported
 
+    refuse_input(out, model)
     if _is_reranker(model):
         if format is ExportFormat.HUGGINGFACE or pooling or max_length or benchmark:
             raise ConfigError("a reranker is exported as it was trained; leave other options out")
@@ -66,10 +67,8 @@ def export(
     if is_exported(chosen(model, "encoder")):
         raise ConfigError(f"{model} is exported already; --format huggingface turns it back")
     benchmarks = {str(folder): read_benchmark(folder) for folder in benchmark}
-    try:
+    with needing("train"):
         from sapbert.encoder.export import export_model
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     with progress_bar() as on_progress:
         manifest = export_model(
             model,
@@ -92,18 +91,14 @@ def _is_reranker(model: str) -> bool:
 
 
 def _export_reranker(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
-    try:
+    with needing("train"):
         from sapbert.encoder.export import export_reranker
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     tell(export_reranker(source, out, overwrite=overwrite), out, as_json=as_json)
 
 
 def _restore(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
-    try:
+    with needing("train"):
         from sapbert.encoder.restore import restore_model
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     tell(restore_model(source, out, overwrite=overwrite), out, as_json=as_json)
 
 

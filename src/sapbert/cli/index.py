@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from sapbert.cli.report import Json, Out, Overwrite, progress_bar, tell
+from sapbert.cli.report import Json, Out, Overwrite, progress_bar, refuse_input, tell
 from sapbert.errors import SapbertError
 from sapbert.index.settings import IndexSettings, Kind, Precision
 
@@ -74,6 +74,7 @@ def index(
     from sapbert.index.build import build_index, run_folder
     from sapbert.vocab.vocabulary import Vocabulary
 
+    refuse_input(out, vocabulary, model)
     refuse_occupied(out, overwrite=overwrite)
     opened = Vocabulary.open(vocabulary)
     try:

@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.report import Overwrite, counted
+from sapbert.cli.links import (
+    LinkFormat,
+    Task,
+    is_finished,
+    link_format,
+    linking_bar,
+    print_links,
+    write_links,
+)
+from sapbert.cli.report import Overwrite, counted, refuse_input
 from sapbert.defaults import DEFAULT, chosen
 from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
-    from sapbert.linking.formats import Linked, TextFormat
-    from sapbert.linking.job import Link, Outlet
-    from sapbert.linking.linker import Candidate, Linker, LinkSettings
-    from sapbert.linking.mentions import MentionRow, Mentions
+    from sapbert.linking.linker import Linker
+    from sapbert.linking.mentions import Mentions
     from sapbert.vocab.intake import Progress
-
-
-class LinkFormat(StrEnum):
-    """How links are written."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSONL = "jsonl"
-    PARQUET = "parquet"
-    SSSOM = "sssom"
-    USAGI = "usagi"
-
-
-_UNWRAPPED = 1_000
-_SUFFIXES = {
-    ".sssom.tsv": LinkFormat.SSSOM,
-    ".usagi.csv": LinkFormat.USAGI,
-    ".csv": LinkFormat.CSV,
-    ".jsonl": LinkFormat.JSONL,
-    ".ndjson": LinkFormat.JSONL,
-    ".parquet": LinkFormat.PARQUET,
-}
 
 
 def link(
@@ -130,36 +111,28 @@ def link(
     """
     from sapbert.index.folder import damage_told
     from sapbert.linking.linker import Linker, LinkSettings
-    from sapbert.linking.mentions import contexts_of
-    from sapbert.linking.preparing import require_column
     from sapbert.linking.reranking import open_reranker
 
-    kind = _kind(out, LinkFormat.JSONL if json else format)
-    if json and format not in (None, LinkFormat.JSONL):
-        raise typer.BadParameter("give --json or --format, not both")
     _refuse_mentions(mentions, file)
     if out is None and (resume or overwrite):
         raise typer.BadParameter("--resume and --overwrite go with --out")
     if context_column is not None and reranker is None:
         raise typer.BadParameter("--context-column goes with --reranker")
+    refuse_input(out, file)
+    kind = link_format(out, format, json=json)
     settings = LinkSettings(
-        exact=exact,
-        threshold=threshold,
-        types=tuple(types),
-        sources=tuple(sources),
-        prefixes=tuple(prefix),
+        exact=exact, threshold=threshold, types=tuple(types), sources=tuple(sources), prefixes=tuple(prefix)
     )
-    with damage_told(chosen(index, "index")), _bar(drawn=out is not None) as (on_read, on_linked):
+    with damage_told(chosen(index, "index")), linking_bar(drawn=out is not None) as (on_read, on_linked):
         second = open_reranker(reranker, threads=threads) if reranker else None
         linker = Linker.open(
             index, threads=threads, sparse_weight=sparse_weight, calibration=calibration, reranker=second
         )
         _add_labelled(linker, labelled, labelled_prefix, index)
         source = _source(mentions, file, column, on_read)
-        if context_column is not None:
-            require_column(source, context_column, "--context-column")
-        source = _prepared(source, linker, document_column, split=split)
+        source = _prepared(source, linker, context_column, document_column, split=split)
         asked = {
+            "index": linker.fingerprint,
             "k": k,
             **asdict(settings),
             "sparse_weight": sparse_weight,
@@ -170,59 +143,14 @@ def link(
             "mentions": labelled and _sha256(labelled),
             "calibration": calibration and _sha256(calibration),
         }
-        task = _Task(kind, source, linker, settings, {"index": linker.fingerprint, **asked})
-
-        def answer(rows: Sequence[MentionRow]) -> list[list[Candidate]]:
-            contexts = contexts_of(rows, context_column)
-            return linker.link([row.mention for row in rows], k=k, settings=settings, contexts=contexts)
-
+        task = Task(kind, source, linker, settings, k, context_column, asked)
         if out is None:
-            _print(task, answer)
+            print_links(task)
             return
-        if resume and not overwrite and _finished(source, out):
+        if resume and not overwrite and is_finished(source, out):
             return
-        done = _write(task, answer, out, on_linked, resume=resume, overwrite=overwrite)
+        done = write_links(task, out, on_linked, resume=resume, overwrite=overwrite)
     typer.echo(f"{counted(done, 'mention')} -> {out}", err=True)
-
-
-class _Task(NamedTuple):
-    """What is linked, and how it is written."""
-
-    kind: LinkFormat
-    source: Mentions
-    linker: Linker
-    settings: LinkSettings
-    asked: dict[str, Any]
-
-    def text_format(self) -> TextFormat:
-        from sapbert.curies import canonical_prefix
-        from sapbert.linking.formats import CsvFormat, JsonlFormat
-        from sapbert.linking.sssom import SssomFormat
-        from sapbert.linking.usagi import UsagiFormat
-
-        if self.kind == LinkFormat.JSONL:
-            return JsonlFormat()
-        if self.kind == LinkFormat.CSV:
-            return CsvFormat(self.source.columns)
-        wanted = map(canonical_prefix, self.settings.prefixes)
-        prefixes = tuple(wanted) or tuple(self.linker.entries.prefixes())
-        if self.kind == LinkFormat.SSSOM:
-            return SssomFormat(prefixes, self.linker.fingerprint, json_module.dumps(self.asked))
-        return UsagiFormat(self.source.columns, self.source.column, prefixes)
-
-
-def _kind(out: Path | None, asked: LinkFormat | None) -> LinkFormat:
-    """Tell the format from what was asked, or from the name of the file."""
-    if out is None:
-        if asked == LinkFormat.PARQUET:
-            raise typer.BadParameter("Parquet needs a file: give --out")
-        return asked or (LinkFormat.TABLE if sys.stdout.isatty() else LinkFormat.CSV)
-    if asked == LinkFormat.TABLE:
-        raise typer.BadParameter("a table is for the terminal: give another --format, or no --out")
-    told = next((kind for suffix, kind in _SUFFIXES.items() if out.name.lower().endswith(suffix)), None)
-    if (asked or told) is None:
-        raise typer.BadParameter(f"{out.name} tells no format ({', '.join(_SUFFIXES)}): give --format")
-    return asked or told or LinkFormat.CSV
 
 
 def _refuse_mentions(mentions: list[str] | None, file: Path | None) -> None:
@@ -255,9 +183,18 @@ def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, ind
     typer.echo(f"{added:,} of {counted(len(pairs), 'labelled mention')} have a concept of {index}", err=True)
 
 
-def _prepared(source: Mentions, linker: Linker, document_column: str | None, *, split: bool) -> Mentions:
-    from sapbert.linking.preparing import expand_mentions, split_mentions
+def _prepared(
+    source: Mentions,
+    linker: Linker,
+    context_column: str | None,
+    document_column: str | None,
+    *,
+    split: bool,
+) -> Mentions:
+    from sapbert.linking.preparing import expand_mentions, require_column, split_mentions
 
+    if context_column is not None:
+        require_column(source, context_column, "--context-column")
     if document_column is not None:
         source = expand_mentions(source, document_column)
     return split_mentions(source, linker.is_name) if split else source
@@ -278,113 +215,6 @@ def _source(
     if sys.stdin.isatty():
         typer.echo("reading mentions from standard input, one a line, to its end (Ctrl-D)", err=True)
     return lines(sys.stdin.buffer, "standard input")
-
-
-def _print(task: _Task, answer: Link) -> None:
-    from sapbert.linking.job import link_batches
-
-    batches = link_batches(task.source.rows, answer)
-    if task.kind == LinkFormat.TABLE:
-        for batch in batches:
-            _print_table(batch)
-        return
-    format = task.text_format()
-    text = format.head()
-    for batch in batches:
-        # The head goes with the first links: before them, all may still be in vain.
-        typer.echo((text + format.body(batch)).encode(errors="replace"), nl=False)
-        text = ""
-    typer.echo(text.encode(), nl=False)
-
-
-def _print_table(batch: Sequence[Linked]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from sapbert.linking.formats import answers
-
-    sure = any(found.confidence is not None for linked in batch for found in linked.candidates)
-    again = any(found.rerank_score is not None for linked in batch for found in linked.candidates)
-    titles = ["mention", "concept", "preferred name", "matched name", "how", "score"]
-    titles += [*["confidence"] * sure, *["rerank score"] * again]
-    table = Table(box=None, pad_edge=False)
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for linked in batch:
-        for row in answers(linked.candidates):
-            rank, concept, preferred, matched, score, confidence, how, reranked = row.values()
-            words = (linked.mention if rank == 1 else "", concept, preferred, matched, how)
-            figures = [score, *[confidence] * sure, *[reranked] * again]
-            numbers = ("" if figure is None else f"{figure:.3f}" for figure in figures)
-            table.add_row(*(Text(word or "") for word in words), *numbers)
-    # A pipe has no width to keep to, and wrapped names are hard to read.
-    Console(width=None if sys.stdout.isatty() else _UNWRAPPED).print(table)
-
-
-def _finished(source: Mentions, out: Path) -> bool:
-    """Tell whether there is nothing to go on with, and say so."""
-    from sapbert.linking.job import is_interrupted
-
-    if not out.is_file() or is_interrupted(out):
-        return False
-    from sapbert.linking.tables import count_linked
-
-    done = count_linked(out, source)
-    if done is None:
-        raise SapbertError(
-            f"{out} exists, and no interrupted job for it; choose another name or give --overwrite"
-        )
-    typer.echo(f"{out} is finished: {counted(done, 'mention')}; --overwrite links again", err=True)
-    return True
-
-
-def _write(
-    task: _Task, answer: Link, out: Path, progress: Callable[[int], None], *, resume: bool, overwrite: bool
-) -> int:
-    from sapbert.linking.job import TextOutlet, is_interrupted, link_to_file, run_folder
-
-    outlet: Outlet
-    if task.kind == LinkFormat.PARQUET:
-        from sapbert.linking.parquet import ParquetOutlet
-
-        outlet = ParquetOutlet(task.source.columns, task.source.schema)
-    else:
-        outlet = TextOutlet(task.text_format())
-    job = {"format": task.kind.value, "column": task.source.column, **task.asked}
-    try:
-        return link_to_file(
-            task.source, answer, outlet, out, job, resume=resume, overwrite=overwrite, progress=progress
-        )
-    except KeyboardInterrupt:
-        if not is_interrupted(out):
-            raise  # so early that there is nothing to go on from
-        where = run_folder(out)
-        raise SapbertError(f"stopped; the same command with --resume goes on from {where}") from None
-
-
-@contextmanager
-def _bar(*, drawn: bool) -> Iterator[tuple[Progress, Callable[[int], None]]]:
-    """Give out two callbacks that draw one bar: what part of the input was read, and mentions linked."""
-    if not (drawn and sys.stderr.isatty()):
-        yield (lambda _name, _done, _total: None), (lambda _mentions: None)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    rate = TextColumn("{task.fields[linked]:,} mentions  {task.fields[rate]:,.0f}/s")
-    columns = (BarColumn(), TimeRemainingColumn(), rate)
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("link", total=None, linked=0, rate=0.0)
-
-        def on_read(_name: str, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=max(total, 1))
-
-        def on_linked(mentions: int) -> None:
-            elapsed = bar.tasks[task].elapsed or 1.0
-            bar.update(task, linked=mentions, rate=mentions / elapsed)
-
-        yield on_read, on_linked
 
 
 def _sha256(path: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from sapbert.cli.options import named_number
-from sapbert.cli.report import Json, Out, Overwrite, counted, progress_bar, tell
+from sapbert.cli.report import Json, Out, Overwrite, counted, progress_bar, refuse_input, tell
 from sapbert.errors import ConfigError
 
 
@@ -62,6 +62,7 @@ def pairs(
     from sapbert.vocab.vocabulary import Vocabulary
     from sapbert.vocab.writer import KIND as VOCABULARY
 
+    refuse_input(out, source)
     with progress_bar() as progress:
         kind = "text" if source.is_file() else load_manifest(source, verify=False).kind
         if mentions is not None and kind != VOCABULARY:

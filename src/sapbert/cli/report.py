@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from sapbert.errors import ConfigError
 
 if TYPE_CHECKING:
     from sapbert.artifacts import Manifest
@@ -57,6 +59,14 @@ def tell(manifest: Manifest, path: Path, *, as_json: bool) -> None:
     typer.echo(f"{manifest.kind} -> {path}", err=True)
     for line in aligned({what: count for what, count in manifest.counts.items() if count}):
         typer.echo(f"  {line}", err=True)
+
+
+def refuse_input(out: Path | None, *read: Path | str | None) -> None:
+    """Refuse to write over what is read; `--overwrite` is for what an earlier call wrote."""
+    for path in read:
+        with suppress(OSError):  # most often one of them is not there
+            if out is not None and path is not None and out.samefile(path):
+                raise ConfigError(f"{out} is what is read; choose another name to write to")
 
 
 def counted(number: int, what: str) -> str:

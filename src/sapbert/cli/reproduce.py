@@ -14,7 +14,7 @@ import typer
 from sapbert.cli import plot
 from sapbert.cli.evaluate import model_ranker, require_another
 from sapbert.cli.report import progress_bar
-from sapbert.errors import ArtifactError, ConfigError, MissingExtraError
+from sapbert.errors import ArtifactError, ConfigError, needing
 
 if TYPE_CHECKING:
     from sapbert.evaluation.published import PaperTable
@@ -127,10 +127,8 @@ for _name, _of in {
 @app.command()
 def table7(models: Models, out: OutFolder, beside: Beside = []) -> None:
     """Parameters that are trained."""
-    try:
+    with needing("train"):
         from sapbert.evaluation.parameters import parameters_text, trained_parameters
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     from sapbert.evaluation.published import paper_tables
     from sapbert.training.results import write_table
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.options import given, with_options
-from sapbert.cli.report import Out, Overwrite
-from sapbert.cli.train import Base, LearnedMentions, LearnedPrefix, Recipe, Resume, TensorBoard, watched
+from sapbert.cli import train
+from sapbert.cli.options import with_options
+from sapbert.cli.report import Out, Overwrite, refuse_input
 from sapbert.defaults import chosen
-from sapbert.errors import MissingExtraError
-from sapbert.training.settings import RerankerSettings, read_recipe, settings_from
+from sapbert.errors import needing
+from sapbert.training.settings import RerankerSettings
 
 if TYPE_CHECKING:
     from sapbert.training.choices import LabelledChoices
@@ -31,17 +31,17 @@ _GROUPS = {
 def reranker(
     context: typer.Context,
     index: Annotated[str, typer.Argument(help="Written by `sapbert index`; its candidates are learned.")],
-    mentions: LearnedMentions,
-    base: Base,
+    mentions: train.LearnedMentions,
+    base: train.Base,
     out: Out,
     context_column: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Column of --mentions with the text around a mention."),
     ] = None,
-    prefix: LearnedPrefix = None,
-    recipe: Recipe = None,
-    tensorboard: TensorBoard = None,
-    resume: Resume = False,
+    prefix: train.LearnedPrefix = None,
+    recipe: train.Recipe = None,
+    tensorboard: train.TensorBoard = None,
+    resume: train.Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Train a reranker on the candidates of an index.
@@ -50,21 +50,18 @@ def reranker(
     export` makes it ready for `link --reranker`. Ctrl-C finishes the step and saves a checkpoint; --resume
     goes on from there.
     """
-    options = given(context, RerankerSettings)
-    read = read_recipe(recipe, RerankerSettings) if recipe else {}
-    settings = settings_from(read, options, RerankerSettings)
-    try:
+    settings = train.asked_settings(context, recipe, RerankerSettings)
+    with needing("train"):
         from sapbert.training import gather
         from sapbert.training.reranker import train_reranker
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     from sapbert.artifacts import refuse_occupied
 
+    refuse_input(out, index)
     device = gather.local_device()
     # All mentions are linked before training looks at this.
     refuse_occupied(out, overwrite=overwrite)
     choices = _linked(index, mentions, prefix, context_column, settings.candidates)
-    with watched(out, tensorboard) as on_step:
+    with train.watched(out, tensorboard) as on_step:
         train_reranker(
             choices, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
         )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sapbert.defaults import DEFAULT
-from sapbert.errors import MissingExtraError
+from sapbert.errors import needing
 
 
 def serve(
@@ -49,11 +49,9 @@ def serve(
     if mcp:
         _serve_mcp(what, threads)
         return
-    try:
+    with needing("serve"):
         from sapbert.service.run import Plan
         from sapbert.service.run import serve as run
-    except ModuleNotFoundError as error:
-        raise _missing(error, "serve") from error
     run(
         Plan(
             what=what,
@@ -73,27 +71,19 @@ def _announce(address: str, linkers: Sequence[str]) -> None:
 
 
 def _serve_mcp(what: str, threads: int | None) -> None:
-    try:
+    with needing("mcp"):
         from sapbert.service.mcp import serve_stdio
         from sapbert.service.settings import settings_of
         from sapbert.service.state import load_state
-    except ModuleNotFoundError as error:
-        raise _missing(error, "mcp") from error
     serve_stdio(load_state(settings_of(what), threads=threads, verify=True))
 
 
 def _print_key(name: str) -> None:
-    try:
+    with needing("serve"):
         from sapbert.service.keys import make_key
         from sapbert.service.settings import require_name
-    except ModuleNotFoundError as error:
-        raise _missing(error, "serve") from error
     require_name(name)
     key, digest = make_key()
     # An empty line first: the file it is appended to may not end with one.
     typer.echo(f'\n[keys."{name}"]\nsha256 = "{digest}"')
     typer.echo(f"the key of {name}, which is kept nowhere: {key}", err=True)
-
-
-def _missing(error: ModuleNotFoundError, extra: str) -> MissingExtraError:
-    return MissingExtraError((error.name or extra).partition(".")[0], extra)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sapbert.cli.train import training_bar
-from sapbert.errors import MissingExtraError, TrainingError
+from sapbert.errors import TrainingError, needing
 
 
 def sweep(
@@ -36,12 +36,10 @@ def sweep(
 
     Ctrl-C finishes the step and saves. The same command goes on: what is done is not trained again.
     """
-    try:
+    with needing("train"):
         from sapbert.training import gather
         from sapbert.training.results import MARKDOWN, markdown
         from sapbert.training.sweep import read_sweep, run_sweep
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     from sapbert.pairs.artifact import Pairs
 
     asked = read_sweep(recipe)

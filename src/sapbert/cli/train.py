@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli.options import given, with_options
-from sapbert.cli.report import Out, Overwrite
-from sapbert.errors import ConfigError, MissingExtraError
-from sapbert.training.settings import TrainSettings, read_recipe, settings_from
+from sapbert.cli.report import Out, Overwrite, refuse_input
+from sapbert.errors import ConfigError, needing
+from sapbert.training.settings import Settings, TrainSettings, read_recipe, settings_from
 
 if TYPE_CHECKING:
     from sapbert.training.loop import OnStep
@@ -60,20 +60,23 @@ def train(
     the step and saves a checkpoint; --resume goes on from there. Under torchrun, several processes share
     each batch.
     """
-    options = given(context, TrainSettings)
-    settings = settings_from(read_recipe(recipe, TrainSettings) if recipe else {}, options, TrainSettings)
-    _refuse_idle(options, settings)
-    try:
+    settings = asked_settings(context, recipe, TrainSettings)
+    _refuse_idle(given(context, TrainSettings), settings)
+    with needing("train"):
         from sapbert.training import gather, trainer
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torch", "train") from error
     from sapbert.pairs.artifact import Pairs
 
+    refuse_input(out, pairs)
     opened, device = Pairs.open(pairs), gather.local_device()
     with watched(out, tensorboard) as on_step:
         trainer.train(
             opened, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
         )
+
+
+def asked_settings(context: typer.Context, recipe: Path | None, settings: type[Settings]) -> Settings:
+    """Make settings of the recipe and of the options that were given."""
+    return settings_from(read_recipe(recipe, settings) if recipe else {}, given(context, settings), settings)
 
 
 def _refuse_idle(options: Mapping[str, object], settings: TrainSettings) -> None:

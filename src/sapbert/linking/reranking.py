@@ -10,8 +10,9 @@ A reranker is a folder that `sapbert export` wrote, or anybody's own, by the mod
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 RERANKED = 20
 """Candidates of a mention that are put in order, where no more are wanted."""
 _DECIMALS = 6
+_HINT = "(see docs/how-to/rerank.md)"
 
 
 def open_reranker(named: str, *, threads: int | None = None) -> Reranker:
@@ -45,15 +47,27 @@ def open_reranker(named: str, *, threads: int | None = None) -> Reranker:
         sys.path.insert(0, "")
     try:
         make = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError, SyntaxError) as error:
         raise ConfigError(f"{named}: no such folder, and no reranker to import: {error}") from error
+    if callable(make) and _wants_arguments(make):
+        raise ConfigError(f"{named}: cannot be called without arguments {_HINT}")
     made: Reranker = make() if callable(make) else make
-    if not (callable(getattr(made, "rerank", None)) and hasattr(made, "fingerprint")):
+    if not (callable(getattr(made, "rerank", None)) and isinstance(getattr(made, "fingerprint", None), str)):
         raise ConfigError(
-            f"{named}: gives a {type(made).__name__} without `rerank` and `fingerprint` "
-            "(see docs/how-to/rerank.md)"
+            f"{named}: gives a {type(made).__name__} without `rerank` and `fingerprint` {_HINT}"
         )
     return made
+
+
+def _wants_arguments(make: Callable[..., object]) -> bool:
+    """Tell a callable that makes no reranker before it is called: what it raises itself is its author's."""
+    try:
+        inspect.signature(make).bind()
+    except TypeError:
+        return True
+    except ValueError:  # some builtins do not say
+        return False
+    return False
 
 
 def rerank(

@@ -12,7 +12,7 @@ scores are multiplied by a scale before the softmax. It changes no order, and λ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sapbert.artifacts import create, fingerprint_of
+from sapbert.artifacts import Draft, fingerprint_of
 from sapbert.encoder.adapters import trainable_parameters
 from sapbert.encoder.folder import save_model
 from sapbert.encoder.transfer import to_device
@@ -32,10 +32,10 @@ from sapbert.index.sparse import require_scipy
 from sapbert.training.adapt import open_whole
 from sapbert.training.candidates import Candidates, CandidateSearch
 from sapbert.training.card import input_list, model_card
+from sapbert.training.epochs import Epochs
 from sapbert.training.labelled import LabelledMentions
 from sapbert.training.loop import (
     DTYPES,
-    METRICS,
     RATE,
     Evaluate,
     OnStep,
@@ -43,7 +43,6 @@ from sapbert.training.loop import (
     run_training,
     silent,
 )
-from sapbert.training.metrics import write_metrics
 from sapbert.training.settings import BiosynSettings
 from sapbert.training.step import Encode, Scale, StepReport
 from sapbert.training.trainer import KIND
@@ -76,7 +75,6 @@ def train_biosyn(
     """
     run_training(
         lambda: _Biosyn(labelled, base, settings, device, run_folder(target) / "candidates", evaluate),
-        partial(_write_model, target=target, overwrite=overwrite),
         target,
         settings,
         device=device,
@@ -126,12 +124,12 @@ class _Biosyn:
         self._search = CandidateSearch(labelled, folder, settings.candidates)
         self._epoch = -1
         self._candidates: Candidates | None = None
-        self._steps_an_epoch = -(-len(labelled) // settings.batch_size)
+        self._epochs = Epochs(len(labelled), settings)
 
     @property
     def total(self) -> int:
         """Steps of the whole run."""
-        return self.settings.epochs * self._steps_an_epoch
+        return self._epochs.total
 
     @property
     def names_a_step(self) -> int:
@@ -141,7 +139,7 @@ class _Biosyn:
     @property
     def evaluate_every(self) -> int:
         """An epoch."""
-        return self._steps_an_epoch
+        return self._epochs.steps
 
     @property
     def described(self) -> Mapping[str, Any]:
@@ -166,16 +164,12 @@ class _Biosyn:
 
     def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
         """Yield what computes each step."""
-        for number in range(done, self.total):
-            epoch, place = divmod(number, self._steps_an_epoch)
-            candidates = self._of_epoch(epoch)
-            order = np.random.default_rng([self.settings.seed, epoch]).permutation(len(self.labelled))
-            start = place * self.settings.batch_size
-            yield partial(self._step, candidates, order[start : start + self.settings.batch_size])
+        for epoch, batch in self._epochs.after(done):
+            yield partial(self._step, self._of_epoch(epoch), batch)
 
     def measure(self, done: int) -> Mapping[str, float]:
         """Seek the candidates of the coming epoch and say how good they are."""
-        candidates, weight = self._of_epoch(done // self._steps_an_epoch), self.sparse_weight
+        candidates, weight = self._of_epoch(done // self._epochs.steps), self.sparse_weight
         figures = {"found": candidates.found(), "first": candidates.first(weight), "sparse_weight": weight}
         return figures if self._evaluate is None else {**figures, **self._evaluate(self.encoder)}
 
@@ -195,6 +189,35 @@ class _Biosyn:
         if state:
             self._epoch = state["epoch"]
             self._candidates = Candidates(*(state[name].numpy() for name in Candidates._fields))
+
+    def write(self, draft: Draft, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """Write the model folder, with λ."""
+        manifest, base, weight = self.labelled.manifest, self.origin["base"], self.sparse_weight
+        mentions, names, concepts = (manifest.counts[what] for what in ("mentions", "names", "concepts"))
+        data = (
+            f"{mentions:,} mentions and {names:,} names of {concepts:,} concepts, "
+            f"fingerprint `{manifest.fingerprint}`, from:\n\n{input_list(manifest.inputs)}\n\n{_FIGURES}"
+        )
+        save_model(
+            draft.path,
+            self.encoder.model,
+            self.encoder.tokenizer,
+            pooling=self.encoder.pooling,
+            max_length=self.encoder.max_length,
+            card=model_card(base, _METHOD, data, asdict(self.settings), metrics),
+            sparse_weight=weight,
+        )
+        draft.seal(
+            KIND,
+            fingerprint=fingerprint_of({"encoder": self.encoder.fingerprint, "sparse_weight": repr(weight)}),
+            settings=self.described,
+            inputs={
+                "labelled": {"fingerprint": manifest.fingerprint},
+                "base": {"name": base, "fingerprint": self.origin["base_fingerprint"]},
+            },
+            counts={"steps": self.total},
+            details={"sparse_weight": weight},
+        )
 
     def _of_epoch(self, epoch: int) -> Candidates:
         if self._candidates is None or self._epoch != epoch:
@@ -233,36 +256,3 @@ class _Biosyn:
         own, named = vectors[: len(mentions)], vectors[len(mentions) :]
         picked = named[to_device(place.reshape(-1), self._device)].view(*rows.shape, -1)
         return (picked * own[:, None]).sum(dim=2)
-
-
-def _write_model(run: _Biosyn, metrics: list[dict[str, Any]], *, target: Path, overwrite: bool) -> None:
-    manifest, base = run.labelled.manifest, run.origin["base"]
-    counts = manifest.counts
-    data = (
-        f"{counts['mentions']:,} mentions and {counts['names']:,} names of {counts['concepts']:,} concepts, "
-        f"fingerprint `{manifest.fingerprint}`, from:\n\n{input_list(manifest.inputs)}\n\n{_FIGURES}"
-    )
-    with create(target, overwrite=overwrite) as draft:
-        save_model(
-            draft.path,
-            run.encoder.model,
-            run.encoder.tokenizer,
-            pooling=run.encoder.pooling,
-            max_length=run.encoder.max_length,
-            card=model_card(base, _METHOD, data, asdict(run.settings), metrics),
-            sparse_weight=run.sparse_weight,
-        )
-        write_metrics(draft.path / METRICS, metrics)
-        draft.seal(
-            KIND,
-            fingerprint=fingerprint_of(
-                {"encoder": run.encoder.fingerprint, "sparse_weight": repr(run.sparse_weight)}
-            ),
-            settings=run.described,
-            inputs={
-                "labelled": {"fingerprint": manifest.fingerprint},
-                "base": {"name": base, "fingerprint": run.origin["base_fingerprint"]},
-            },
-            counts={"steps": run.total},
-            details={"sparse_weight": run.sparse_weight},
-        )

@@ -5,6 +5,10 @@ nearest by vector fill up what is left, without repeats. Both come from searches
 keep the best, and vectors lie on disk: no matrix of mentions by names, which took the original 192 GB on
 MedMentions. Up to a million names are compared exactly: to encode a name costs a thousand times more than to
 compare it with some thousand mentions. Beyond, codes find them and 8-bit vectors decide (`index.ann`).
+
+A name that is the mention itself is no candidate: linking finds it by its letters. So training mentions may
+be names of the vocabulary too, as they are in the dictionaries of BioSyn's protocol, and each learns from the
+others.
 """
 
 from __future__ import annotations
@@ -76,7 +80,7 @@ class CandidateSearch:
             some = slice(start, min(start + _MENTIONS, len(rows)))
             texts = self._labelled.mentions.span(some.start, some.stop)
             mentions = encoder.encode(texts)
-            by_vector[some] = index.search(mentions, self._k)[1]
+            by_vector[some] = without(index.search(mentions, self._k + 1)[1], self._own(some))
             rows[some] = mixed(by_spelling[some], by_vector[some], dense_share)
             sparse[some] = spelling.compare(texts, rows[some])
             for own, mention, scores in zip(rows[some], mentions, dense[some], strict=True):
@@ -90,9 +94,14 @@ class CandidateSearch:
             folder = _emptied(self._folder / "spelling")
             write_sparse(self._labelled.entries.folded, folder, SparseSettings())
             index = SparseIndex.open(folder)
-            mentions = self._labelled.mentions.span(0, len(self._labelled))
-            self._spelling = index, index.search(mentions, self._k)[1]
+            every = slice(0, len(self._labelled))
+            near = index.search(self._labelled.mentions.span(0, len(self._labelled)), self._k + 1)[1]
+            self._spelling = index, without(near, self._own(every))
         return self._spelling
+
+    def _own(self, some: slice) -> NDArray[np.int64]:
+        """The name that is the mention itself, or -1.  # (mentions,)"""
+        return self._labelled.entries.rows_of(self._labelled.mentions.span(some.start, some.stop))
 
     def _indexed(self, encoder: Encoder) -> tuple[Index, Vectors]:
         names, folder = self._labelled.entries.folded, _emptied(self._folder / "vectors")
@@ -110,6 +119,17 @@ class CandidateSearch:
 
         write_codes(folder)
         return AnnIndex.open(folder, vectors, candidates=_RESCORED), vectors
+
+
+def without(rows: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Leave out one row of each mention, and the last where it is not there.
+
+    # rows (mentions, k + 1), own (mentions,), result (mentions, k)
+    """
+    # Stable, so that the others stay in their order.
+    order = np.argsort(rows == own[:, np.newaxis], axis=1, kind="stable")
+    kept: NDArray[np.int64] = np.take_along_axis(rows, order, axis=1)[:, :-1]
+    return kept
 
 
 def mixed(

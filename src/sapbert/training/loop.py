@@ -16,17 +16,18 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 from torch import nn
 
+from sapbert.artifacts import Draft, create
 from sapbert.errors import ArtifactError
 from sapbert.protocols import Encoder
 from sapbert.training.checkpoints import Checkpoints
 from sapbert.training.gather import any_process, joined, sum_gradients, wait_for_all, world
-from sapbert.training.metrics import Metrics, read_metrics
+from sapbert.training.metrics import Metrics, read_metrics, write_metrics
 from sapbert.training.settings import LoopSettings
 from sapbert.training.step import Scale, StepReport, seed_generators
 from sapbert.training.unread import Unread
@@ -103,13 +104,13 @@ class Objective(Protocol):
         """Take up what `state` returned."""
         ...
 
-
-Learned = TypeVar("Learned", bound=Objective)
+    def write(self, draft: Draft, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """Write the model and its card, which tells all that was measured, and seal it."""
+        ...
 
 
 def run_training(
-    start: Callable[[], Learned],
-    write: Callable[[Learned, list[dict[str, Any]]], None],
+    start: Callable[[], Objective],
     target: Path,
     settings: LoopSettings,
     *,
@@ -118,7 +119,7 @@ def run_training(
     overwrite: bool,
     on_step: OnStep,
 ) -> None:
-    """Train what `start` gives and let `write` write the model, given all that was measured, to `target`.
+    """Train what `start` gives and write the model, with all that was measured, to `target`.
 
     With `resume`, go on from the newest whole checkpoint of the run that was to write `target`.
     """
@@ -141,7 +142,10 @@ def run_training(
             if figures and metrics is not None:
                 metrics.add(objective.total, figures)
         if first:
-            write(objective, read_metrics(folder / METRICS))
+            measured = read_metrics(folder / METRICS)
+            with create(target, overwrite=overwrite) as draft:
+                write_metrics(draft.path / METRICS, measured)
+                objective.write(draft, measured)
             shutil.rmtree(folder)
         wait_for_all()
 

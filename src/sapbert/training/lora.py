@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
 
-from sapbert.errors import ConfigError, MissingExtraError
+from sapbert.errors import ConfigError, needing
 
 _PREFIX = "base_model.model."
 """What peft wraps a model in, and so puts before the names of its weights."""
@@ -36,10 +36,8 @@ class LoraSettings:
 
 def add_lora(model: PreTrainedModel, settings: LoraSettings, *, seed: int = 0) -> None:
     """Freeze `model` and put low-rank updates on every linear map of its layers, in place."""
-    try:
+    with needing("lora"):
         from peft import LoraConfig, inject_adapter_in_model
-    except ImportError as error:
-        raise MissingExtraError("peft", "lora") from error
     # The pooler stays out: no pooling of ours reads it, and weights without gradient stop data parallelism.
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     targets = [name for name in linear if not name.startswith("pooler.")]

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sapbert.artifacts import create, fingerprint_of
+from sapbert.artifacts import Draft, fingerprint_of
 from sapbert.encoder.adapters import trainable_parameters
 from sapbert.encoder.folder import save_model
 from sapbert.encoder.reranker import ENCODER, KIND, CrossEncoder, Head, write_head
@@ -30,8 +30,8 @@ from sapbert.training.adapt import open_whole
 from sapbert.training.biosyn import marginal_loss
 from sapbert.training.card import input_list, reranker_card
 from sapbert.training.choices import LabelledChoice, LabelledChoices
-from sapbert.training.loop import DTYPES, METRICS, RATE, OnStep, run_training, silent
-from sapbert.training.metrics import write_metrics
+from sapbert.training.epochs import Epochs
+from sapbert.training.loop import DTYPES, RATE, OnStep, run_training, silent
 from sapbert.training.settings import RerankerSettings
 from sapbert.training.step import Encode, Scale, StepReport
 
@@ -58,7 +58,6 @@ def train_reranker(
     """
     run_training(
         lambda: _Reranking(choices, base, settings, device),
-        partial(_write_model, target=target, overwrite=overwrite),
         target,
         settings,
         device=device,
@@ -94,12 +93,12 @@ class _Reranking:
         self._separator = _separator(self.encoder, base)
         self._encode = Encode.of(self.encoder, DTYPES[settings.precision])
         self.module = _Learned(self.encoder.model, self.encoder.dimension, device)
-        self._steps_an_epoch = -(-len(self._taught) // settings.batch_size)
+        self._epochs = Epochs(len(self._taught), settings)
 
     @property
     def total(self) -> int:
         """Steps of the whole run."""
-        return self.settings.epochs * self._steps_an_epoch
+        return self._epochs.total
 
     @property
     def names_a_step(self) -> int:
@@ -109,7 +108,7 @@ class _Reranking:
     @property
     def evaluate_every(self) -> int:
         """An epoch."""
-        return self._steps_an_epoch
+        return self._epochs.steps
 
     @property
     def described(self) -> Mapping[str, Any]:
@@ -145,12 +144,8 @@ class _Reranking:
 
     def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
         """Yield what computes each step."""
-        for number in range(done, self.total):
-            epoch, place = divmod(number, self._steps_an_epoch)
-            order = np.random.default_rng([self.settings.seed, epoch]).permutation(len(self._taught))
-            start = place * self.settings.batch_size
-            batch = order[start : start + self.settings.batch_size].tolist()
-            yield partial(self._step, [self._taught[row] for row in batch])
+        for _, batch in self._epochs.after(done):
+            yield partial(self._step, [self._taught[row] for row in batch.tolist()])
 
     def measure(self, done: int) -> Mapping[str, float]:
         """Say of the held-out mentions how many have a right candidate, and how many have it first."""
@@ -175,6 +170,36 @@ class _Reranking:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take up nothing."""
+
+    def write(self, draft: Draft, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """Write the encoder, and the head that makes a reranker of it."""
+        base, head = self.origin["base"], self.head
+        data = (
+            f"{len(self._taught):,} mentions with their candidates, fingerprint "
+            f"`{self.labelled.fingerprint}`, from:\n\n{input_list(self.labelled.inputs)}"
+        )
+        save_model(
+            draft.path / ENCODER,
+            self.encoder.model,
+            self.encoder.tokenizer,
+            pooling=self.encoder.pooling,
+            max_length=self.encoder.max_length,
+            card="The encoder of a reranker, of no use alone: its vectors are of pairs of texts.\n",
+        )
+        write_head(draft.path, head)
+        card = reranker_card(base, data, asdict(self.settings), metrics)
+        (draft.path / "README.md").write_text(card, encoding="utf-8")
+        draft.seal(
+            KIND,
+            fingerprint=fingerprint_of({"reranker": CrossEncoder(self.encoder, head).fingerprint}),
+            settings={**self.described, "context": self.labelled.context},
+            inputs={
+                **self.labelled.inputs,
+                "base": {"name": base, "fingerprint": self.origin["base_fingerprint"]},
+            },
+            counts={"steps": self.total, **self.counts},
+            details={"score_weight": head.score_weight},
+        )
 
     def _step(self, batch: Sequence[LabelledChoice], scale: Scale) -> StepReport:
         """Add the gradient of some mentions to the parameters."""
@@ -216,35 +241,3 @@ def _separator(encoder: TransformerEncoder, base: str) -> str:
     ):
         raise ArtifactError(f"{base}: its tokenizer reads no separator between two texts; take another base")
     return separator
-
-
-def _write_model(run: _Reranking, metrics: list[dict[str, Any]], *, target: Path, overwrite: bool) -> None:
-    base, counts = run.origin["base"], run.counts
-    data = (
-        f"{counts['mentions']:,} mentions with their candidates, fingerprint "
-        f"`{run.labelled.fingerprint}`, from:\n\n{input_list(run.labelled.inputs)}"
-    )
-    with create(target, overwrite=overwrite) as draft:
-        save_model(
-            draft.path / ENCODER,
-            run.encoder.model,
-            run.encoder.tokenizer,
-            pooling=run.encoder.pooling,
-            max_length=run.encoder.max_length,
-            card="The encoder of a reranker, of no use alone: its vectors are of pairs of texts.\n",
-        )
-        write_head(draft.path, run.head)
-        card = reranker_card(base, data, asdict(run.settings), metrics)
-        (draft.path / "README.md").write_text(card, encoding="utf-8")
-        write_metrics(draft.path / METRICS, metrics)
-        draft.seal(
-            KIND,
-            fingerprint=fingerprint_of({"reranker": CrossEncoder(run.encoder, run.head).fingerprint}),
-            settings={**run.described, "context": run.labelled.context},
-            inputs={
-                **run.labelled.inputs,
-                "base": {"name": base, "fingerprint": run.origin["base_fingerprint"]},
-            },
-            counts={"steps": run.total, **counts},
-            details={"score_weight": run.head.score_weight},
-        )

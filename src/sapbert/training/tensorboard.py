@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sapbert.errors import MissingExtraError
+from sapbert.errors import needing
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 @contextmanager
 def tensorboard(folder: Path) -> Iterator[OnStep]:
     """Give out a callback for `trainer.train` that writes what it is told below `folder`."""
-    try:
+    with needing("tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise MissingExtraError("tensorboard", "tensorboard") from error
     writer: SummaryWriter | None = None
     with ExitStack() as stack:
 

@@ -5,7 +5,7 @@ What a step computes is in `step`, the order of pairs in `batches`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sapbert.artifacts import create
+from sapbert.artifacts import Draft
 from sapbert.encoder.adapters import trainable_parameters
 from sapbert.encoder.folder import ADAPTER_FOLDER, save_model
 from sapbert.encoder.pooling import Pooling
@@ -28,10 +28,9 @@ from sapbert.training.adapt import adapt
 from sapbert.training.batches import Batches, split_pairs
 from sapbert.training.card import model_card, pairs_data
 from sapbert.training.gather import world
-from sapbert.training.loop import DTYPES, METRICS, RATE, Evaluate, OnStep, run_training, silent
+from sapbert.training.loop import DTYPES, RATE, Evaluate, OnStep, run_training, silent
 from sapbert.training.lora import merge_lora, save_lora
 from sapbert.training.losses import make_loss
-from sapbert.training.metrics import write_metrics
 from sapbert.training.mining import MiningSettings
 from sapbert.training.retrieval import retrieval_accuracy
 from sapbert.training.settings import TrainSettings
@@ -62,7 +61,6 @@ def train(
     """
     run_training(
         partial(_SelfAlignment.start, pairs, base, settings, device, evaluate),
-        partial(_write_model, target=target, overwrite=overwrite),
         target,
         settings,
         device=device,
@@ -181,6 +179,33 @@ class _SelfAlignment:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Do nothing."""
 
+    def write(self, draft: Draft, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """Write the model folder, updates of low rank merged."""
+        settings, base, model = self.settings, self.origin["base"], self.encoder.model
+        if settings.adapter == "lora":
+            save_lora(model, draft.path / ADAPTER_FOLDER)
+            merge_lora(model)
+        save_model(
+            draft.path,
+            model,
+            self.encoder.tokenizer,
+            pooling=self.encoder.pooling,
+            max_length=settings.max_length,
+            card=model_card(
+                base, _METHOD, pairs_data(self.pairs), asdict(settings), metrics, adapter=settings.adapter
+            ),
+        )
+        draft.seal(
+            KIND,
+            fingerprint=self.encoder.fingerprint,
+            settings=self.described,
+            inputs={
+                self.pairs.path.name: {"fingerprint": self.pairs.manifest.fingerprint},
+                "base": {"name": base, "fingerprint": self.origin["base_fingerprint"]},
+            },
+            counts={"steps": self.total},
+        )
+
 
 def _load(
     base: str, settings: TrainSettings, device: torch.device
@@ -198,34 +223,3 @@ def _load(
 
 def _retrieval(pairs: Pairs, held_out: NDArray[np.int64], encoder: Encoder) -> dict[str, float]:
     return {"retrieval": retrieval_accuracy(pairs, held_out, encoder)} if len(held_out) else {}
-
-
-def _write_model(
-    run: _SelfAlignment, metrics: list[dict[str, Any]], *, target: Path, overwrite: bool
-) -> None:
-    settings, base, model = run.settings, run.origin["base"], run.encoder.model
-    with create(target, overwrite=overwrite) as draft:
-        if settings.adapter == "lora":
-            save_lora(model, draft.path / ADAPTER_FOLDER)
-            merge_lora(model)
-        save_model(
-            draft.path,
-            model,
-            run.encoder.tokenizer,
-            pooling=run.encoder.pooling,
-            max_length=settings.max_length,
-            card=model_card(
-                base, _METHOD, pairs_data(run.pairs), asdict(settings), metrics, adapter=settings.adapter
-            ),
-        )
-        write_metrics(draft.path / METRICS, metrics)
-        draft.seal(
-            KIND,
-            fingerprint=run.encoder.fingerprint,
-            settings=run.described,
-            inputs={
-                run.pairs.path.name: {"fingerprint": run.pairs.manifest.fingerprint},
-                "base": {"name": base, "fingerprint": run.origin["base_fingerprint"]},
-            },
-            counts={"steps": run.total},
-        )

@@ -13,24 +13,11 @@ from hypothesis import strategies as st
 from sapbert.service.keys import make_key
 from sapbert.service.settings import KeySettings
 from tests.service.conftest import MakeBench
-from tests.service.page.conftest import (
-    OpenWindow,
-    current,
-    decided,
-    download,
-    downloaded_rows,
-    link,
-    linked,
-    listed,
-    names,
-    press,
-    serving,
-)
+from tests.service.page import curator
+from tests.service.page.conftest import OpenWindow, serving
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, expect
-else:
-    expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+    from playwright.sync_api import Page
 
 MARKUP = "<img src=x onerror=\"document.title='taken'\">"
 DROP = """([name, bytes]) => {
@@ -54,12 +41,12 @@ def test_a_dropped_table_keeps_its_columns_and_equal_mentions_are_decided_once(p
     drop(page, "patients.csv", table)
     assert page.get_by_role("radio", name="diagnosis").is_checked()
     page.get_by_role("button", name="Link this column").click()
-    linked(page)
+    curator.linked(page)
     assert page.locator("#where").inner_text() == "in 2 rows"
-    press(page, "1")
+    curator.press(page, "1")
     assert page.locator("#where").inner_text() == "row 2 \u00b7 patient 18 \u00b7 score 4"
 
-    rows = downloaded_rows(page)
+    rows = curator.downloaded_rows(page)
     assert [(row["patient"], row["diagnosis"], row["input_score"]) for row in rows] == [
         ("17", "cold", "3"), ("18", 'chest, "pain"', "4"), ("19", "cold", "5"), ("20", "", "6"),
     ]  # fmt: skip
@@ -71,17 +58,17 @@ def test_a_table_without_a_header_is_taken_by_another_column(page: Page) -> None
     page.get_by_label("The first row names the columns").uncheck()
     page.get_by_role("radio", name="column 2").check()
     page.get_by_role("button", name="Link this column").click()
-    linked(page)
+    curator.linked(page)
 
-    expect(listed(page)).to_have_text(["Heart attack", "cold"])
-    assert download(page, "CSV").startswith("column 1,column 2,decision,")
+    curator.expect(curator.listed(page)).to_have_text(["Heart attack", "cold"])
+    assert curator.download(page, "CSV").startswith("column 1,column 2,decision,")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
 def test_files_of_other_programs_are_read(page: Page, encoding: str) -> None:
     drop(page, "list.txt", "M\u00e9ni\u00e8re\r\ncold\r\n".encode(encoding))
-    linked(page)
-    expect(listed(page)).to_have_text(["M\u00e9ni\u00e8re", "cold"])
+    curator.linked(page)
+    curator.expect(curator.listed(page)).to_have_text(["M\u00e9ni\u00e8re", "cold"])
 
 
 def test_what_is_no_text_is_refused_in_words(page: Page) -> None:
@@ -92,30 +79,30 @@ def test_what_is_no_text_is_refused_in_words(page: Page) -> None:
 
 
 def test_commas_of_prose_make_no_table_but_those_of_a_table_do(page: Page) -> None:
-    link(page, "diabetes, type II\npain, chest")
-    expect(listed(page)).to_have_text(["diabetes, type II", "pain, chest"])
+    curator.link(page, "diabetes, type II\npain, chest")
+    curator.expect(curator.listed(page)).to_have_text(["diabetes, type II", "pain, chest"])
     page.get_by_role("button", name="Forget").click()
     page.get_by_role("button", name="Forget", exact=True).click()
     page.locator("#text").fill("id,name\n1,cold\n2,chest pain")
     page.get_by_role("button", name="Link", exact=True).click()
     page.get_by_role("button", name="No table: each line is a mention").click()
-    linked(page)
-    expect(listed(page)).to_have_text(["id,name", "1,cold", "2,chest pain"])
+    curator.linked(page)
+    curator.expect(curator.listed(page)).to_have_text(["id,name", "1,cold", "2,chest pain"])
 
 
 def test_an_example_is_one_click_away(page: Page) -> None:
     page.get_by_role("button", name="Try an example").click()
-    linked(page)
-    assert current(page) == "Heart attack"
-    assert decided(page) == "0 of 15 decided"
+    curator.linked(page)
+    assert curator.current(page) == "Heart attack"
+    assert curator.decided(page) == "0 of 15 decided"
 
 
 def test_a_mention_longer_than_the_service_takes_is_told_and_the_others_are_linked(page: Page) -> None:
-    link(page, "cold\n" + "x" * 101)
-    press(page, "j")
+    curator.link(page, "cold\n" + "x" * 101)
+    curator.press(page, "j")
     assert page.locator("#none").inner_text() == "too long to be linked: more than 100 characters"
-    press(page, "n")
-    assert decided(page) == "1 of 2 decided"
+    curator.press(page, "n")
+    assert curator.decided(page) == "1 of 2 decided"
 
 
 cells = st.text("ab \"',;|\t\r\n\u00e9\U0001f9e0", max_size=4)
@@ -147,20 +134,20 @@ def test_tables_are_read_and_written_as_python_does(
 def test_markup_in_mentions_and_names_stays_text(window: OpenWindow) -> None:
     page = window(viewport={"width": 1280, "height": 800}).open()
     page.get_by_label("Compare with").select_option("drug")
-    link(page, f"{MARKUP}\nwater <b>")
-    assert current(page) == MARKUP
-    press(page, "m")
+    curator.link(page, f"{MARKUP}\nwater <b>")
+    assert curator.current(page) == MARKUP
+    curator.press(page, "m")
     page.locator("#map circle").first.wait_for()
     assert page.locator("#map text.mention").text_content() == MARKUP[:27] + "\u2026"
-    press(page, "j", "i")
+    curator.press(page, "j", "i")
     page.locator("#concept-name").wait_for()
     assert page.locator("#concept-name").inner_text() == "water <b>"
-    press(page, "Escape", "/")
+    curator.press(page, "Escape", "/")
     page.keyboard.type("water")
     page.get_by_role("option", name="water <b>").first.wait_for()
     assert page.locator("main img, main b, dialog b").count() == 0
     assert page.title() == "2 mentions \u00b7 sapbert"
-    assert downloaded_rows(page)[0]["mention"] == MARKUP
+    assert curator.downloaded_rows(page)[0]["mention"] == MARKUP
 
 
 def test_no_script_can_turn_text_into_markup(window: OpenWindow) -> None:
@@ -195,7 +182,7 @@ def test_a_busy_service_is_asked_again_and_a_broken_one_is_told(page: Page) -> N
     page.get_by_role("button", name="Link", exact=True).click()
     page.get_by_text("Linking stopped: internal error.").wait_for()
     page.get_by_role("button", name="Go on").click()
-    linked(page)
+    curator.linked(page)
     assert asked[0] == asked[1] == ["Heart attack", "cold", "chest pains"]
     assert asked[2] == asked[3] == ["cold", "chest pains"]
 
@@ -213,20 +200,20 @@ def test_a_second_answer_does_not_move_the_candidate_that_is_chosen(page: Page) 
     page.locator("#text").fill("cold\nchest pains")
     page.get_by_role("button", name="Link", exact=True).click()
     page.locator("#candidates li").first.wait_for()
-    press(page, "ArrowDown")
+    curator.press(page, "ArrowDown")
     chosen = page.locator(".marked .name").inner_text()
     held[0].continue_()
-    linked(page)
-    press(page, "Enter")
-    [row, _] = downloaded_rows(page)
+    curator.linked(page)
+    curator.press(page, "Enter")
+    [row, _] = curator.downloaded_rows(page)
     assert row["preferred_name"] == chosen
 
 
 def test_half_a_character_in_a_mention_does_not_stop_the_others(page: Page) -> None:
     page.locator("#text").evaluate("(one) => { one.value = 'cold \\ud83d\\nHeart attack'; }")
     page.get_by_role("button", name="Link", exact=True).click()
-    linked(page)
-    assert names(page)
+    curator.linked(page)
+    assert curator.names(page)
 
 
 def test_a_service_with_keys_asks_for_one(window: OpenWindow, make_bench: MakeBench) -> None:
@@ -240,6 +227,6 @@ def test_a_service_with_keys_asks_for_one(window: OpenWindow, make_bench: MakeBe
         page.get_by_text("This key is not known.").wait_for()
         field.fill(key)
         page.get_by_role("button", name="Go on").click()
-        link(page, "cold")
-        assert names(page)
+        curator.link(page, "cold")
+        assert curator.names(page)
         assert key not in page.evaluate("JSON.stringify({ ...localStorage, ...sessionStorage })")

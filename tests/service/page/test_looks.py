@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.service.page.conftest import OpenWindow, current, link, listed, press
+from tests.service.page import curator
+from tests.service.page.conftest import OpenWindow
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, expect
-else:
-    expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+    from playwright.sync_api import Page
 
 PHONE = {"width": 360, "height": 640}
 UNNAMED = """() => [...document.querySelectorAll(
@@ -54,22 +53,24 @@ def views(page: Page) -> Iterator[str]:
     page.get_by_role("button", name="Link", exact=True).click()
     page.locator("#chooser").wait_for()
     yield "chooser"
-    press(page, "Escape")
-    link(page, "Heart attack\ncold\nchest pains\n" + "pneumonoultramicroscopicsilicovolcanoconiosis" * 2)
-    press(page, "Enter", "x", "2", "x", "m")
+    curator.press(page, "Escape")
+    curator.link(
+        page, "Heart attack\ncold\nchest pains\n" + "pneumonoultramicroscopicsilicovolcanoconiosis" * 2
+    )
+    curator.press(page, "Enter", "x", "2", "x", "m")
     page.locator("#map circle").first.wait_for()
     yield "review"
-    press(page, "/")
+    curator.press(page, "/")
     page.keyboard.type("c")
     page.locator("#results li").first.wait_for()
     yield "search"
-    press(page, "Escape", "i")
+    curator.press(page, "Escape", "i")
     page.locator("#concept-name").wait_for()
     yield "concept"
-    press(page, "Escape")
+    curator.press(page, "Escape")
     if page.locator("#to-list").is_visible():
         page.locator("#to-list").click()
-    listed(page).last.wait_for()
+    curator.listed(page).last.wait_for()
     yield "list"
     page.get_by_role("button", name="Forget").click()
     yield "forgetting"
@@ -83,14 +84,14 @@ def test_nothing_is_wider_than_a_phone(window: OpenWindow) -> None:
 
 def test_a_phone_shows_the_list_or_a_mention(window: OpenWindow) -> None:
     page = window(viewport=PHONE, has_touch=True, is_mobile=True).open()
-    link(page)
+    curator.link(page)
     assert not page.locator("#list").is_visible()
     page.get_by_role("button", name="All mentions").tap()
     assert not page.locator("#mention").is_visible()
-    listed(page).nth(2).tap()
-    assert current(page) == "chest pains"
+    curator.listed(page).nth(2).tap()
+    assert curator.current(page) == "chest pains"
     page.get_by_role("button", name="NIL").tap()
-    assert current(page) == "purple elephant"
+    assert curator.current(page) == "purple elephant"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -106,47 +107,47 @@ def test_text_stands_out_and_all_that_can_be_used_has_a_name(window: OpenWindow,
 def test_colours_follow_the_system_until_they_are_chosen(window: OpenWindow) -> None:
     page = window(color_scheme="dark").open()
     body, dark, light = page.locator("body"), "rgb(21, 23, 26)", "rgb(255, 255, 255)"
-    expect(body).to_have_css("background-color", dark)
+    curator.expect(body).to_have_css("background-color", dark)
     page.emulate_media(color_scheme="light")
-    expect(body).to_have_css("background-color", light)
+    curator.expect(body).to_have_css("background-color", light)
     page.get_by_role("button", name="Dark colours").click()
     page.reload()
-    expect(body).to_have_css("background-color", dark)
+    curator.expect(body).to_have_css("background-color", dark)
 
 
 def test_a_list_is_linked_and_decided_without_a_mouse(window: OpenWindow) -> None:
     page = window().open()
-    expect(page.locator("#text")).to_be_focused()
+    curator.expect(page.locator("#text")).to_be_focused()
     page.keyboard.type("cold")
-    press(page, "Enter")
+    curator.press(page, "Enter")
     page.keyboard.type("chest pains")
-    press(page, "Tab", "Enter")
+    curator.press(page, "Tab", "Enter")
     page.locator("#candidates li").first.wait_for()
     stops = []
     for _ in range(40):
-        press(page, "Tab")
+        curator.press(page, "Tab")
         stops.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
     assert {"csv", "sssom", "filter", "order", "search", "Accept", "Reject", "keys"} <= set(stops)
     page.locator(".candidate .accept").first.focus()
-    press(page, "Enter")
-    expect(page.locator("#mention")).to_be_focused()
-    expect(page.locator("#announced")).to_contain_text("chest pains: best candidate Chest pain")
+    curator.press(page, "Enter")
+    curator.expect(page.locator("#mention")).to_be_focused()
+    curator.expect(page.locator("#announced")).to_contain_text("chest pains: best candidate Chest pain")
 
 
 def test_single_keys_do_nothing_in_fields_or_when_they_are_turned_off(window: OpenWindow) -> None:
     page = window().open()
-    link(page)
+    curator.link(page)
     page.get_by_label("Find in the list").fill("")
     page.get_by_label("Find in the list").press("n")
     page.get_by_label("Find in the list").fill("")
     page.get_by_label("Keys on").uncheck()
     page.locator("#mention").focus()
-    press(page, "n", "Enter", "1")
-    expect(page.locator("#decided")).to_have_text("0 of 4 decided")
+    curator.press(page, "n", "Enter", "1")
+    curator.expect(page.locator("#decided")).to_have_text("0 of 4 decided")
     page.get_by_label("Keys on").check()
     page.locator("#mention").focus()
-    press(page, "n")
-    expect(page.locator("#decided")).to_have_text("1 of 4 decided")
+    curator.press(page, "n")
+    curator.expect(page.locator("#decided")).to_have_text("1 of 4 decided")
 
 
 def test_of_twenty_thousand_mentions_only_those_in_sight_are_drawn(window: OpenWindow) -> None:
@@ -159,10 +160,10 @@ def test_of_twenty_thousand_mentions_only_those_in_sight_are_drawn(window: OpenW
     page.get_by_text("Linking stopped").wait_for()
 
     assert page.locator("#decided").inner_text() == "0 of 20,000 decided"
-    assert listed(page).count() < 50
+    assert curator.listed(page).count() < 50
     page.locator("#list").evaluate("(one) => { one.scrollTop = one.scrollHeight; }")
-    expect(listed(page).last).to_have_text("mention 19999")
-    assert listed(page).count() < 50
-    listed(page).last.click()
-    press(page, "k")
-    assert current(page) == "mention 19998"
+    curator.expect(curator.listed(page).last).to_have_text("mention 19999")
+    assert curator.listed(page).count() < 50
+    curator.listed(page).last.click()
+    curator.press(page, "k")
+    assert curator.current(page) == "mention 19998"

@@ -8,39 +8,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.service.page.conftest import (
-    OpenWindow,
-    current,
-    decided,
-    download,
-    downloaded_rows,
-    link,
-    linked,
-    listed,
-    names,
-    press,
-)
+from tests.service.page import curator
+from tests.service.page.conftest import OpenWindow
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, expect
-else:
-    expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+    from playwright.sync_api import Page
 
 
 # Review
 
 
 def test_a_list_is_pasted_linked_reviewed_by_keyboard_and_downloaded(page: Page) -> None:
-    link(page)
-    assert current(page) == "Heart attack"
-    press(page, "Enter")
-    assert current(page) == "cold"
-    press(page, "2")
-    assert current(page) == "chest pains"
-    press(page, "x", "n", "n")
-    assert decided(page) == "4 of 4 decided"
+    curator.link(page)
+    assert curator.current(page) == "Heart attack"
+    curator.press(page, "Enter")
+    assert curator.current(page) == "cold"
+    curator.press(page, "2")
+    assert curator.current(page) == "chest pains"
+    curator.press(page, "x", "n", "n")
+    assert curator.decided(page) == "4 of 4 decided"
 
-    heart, cold, chest, purple = downloaded_rows(page)
+    heart, cold, chest, purple = curator.downloaded_rows(page)
     assert heart == {
         "mention": "Heart attack",
         "decision": "accepted",
@@ -63,9 +51,9 @@ def test_decisions_are_valid_sssom(page: Page, tmp_path: Path) -> None:
         pytest.importorskip("sssom.parsers"),
         pytest.importorskip("sssom.validators"),
     )
-    link(page)
-    press(page, "Enter", "j", "x", "n")
-    (tmp_path / "decisions.sssom.tsv").write_text(download(page, "SSSOM"), encoding="utf-8")
+    curator.link(page)
+    curator.press(page, "Enter", "j", "x", "n")
+    (tmp_path / "decisions.sssom.tsv").write_text(curator.download(page, "SSSOM"), encoding="utf-8")
 
     mappings = parsers.parse_sssom_table(tmp_path / "decisions.sssom.tsv")
     reports = validators.validate(mappings, fail_on_error=True)
@@ -81,65 +69,65 @@ def test_decisions_are_valid_sssom(page: Page, tmp_path: Path) -> None:
 
 
 def test_every_step_can_be_undone(page: Page) -> None:
-    link(page)
-    before = download(page, "CSV")
-    press(page, "Enter", "x", "2", "n")
-    assert decided(page) == "3 of 4 decided"
+    curator.link(page)
+    before = curator.download(page, "CSV")
+    curator.press(page, "Enter", "x", "2", "n")
+    assert curator.decided(page) == "3 of 4 decided"
 
     for left, back_at in ((2, "chest pains"), (1, "cold"), (1, "cold"), (0, "Heart attack")):
-        press(page, "u")
-        assert (decided(page), current(page)) == (f"{left} of 4 decided", back_at)
-    assert download(page, "CSV") == before
-    press(page, "Control+z")
+        curator.press(page, "u")
+        assert (curator.decided(page), curator.current(page)) == (f"{left} of 4 decided", back_at)
+    assert curator.download(page, "CSV") == before
+    curator.press(page, "Control+z")
     assert page.locator("#announced").inner_text() == "Nothing to undo"
 
 
 def test_a_rejected_candidate_is_passed_over_and_may_come_back(page: Page) -> None:
-    link(page, "chest pains")
-    first, second = names(page)[:2]
-    press(page, "x")
+    curator.link(page, "chest pains")
+    first, second = curator.names(page)[:2]
+    curator.press(page, "x")
     assert page.locator(".rejected .name").all_inner_texts() == [first]
     assert page.locator(".marked .name").inner_text() == second
-    press(page, "ArrowUp", "x", "x", "Enter")
+    curator.press(page, "ArrowUp", "x", "x", "Enter")
     assert page.locator(".chosen .name").inner_text() == second
     page.get_by_role("button", name=f"Do not reject {first}").click()
     page.get_by_role("button", name=f"Accept {first}").click()
     assert page.locator(".chosen .name").inner_text() == first
-    assert decided(page) == "1 of 1 decided"
+    assert curator.decided(page) == "1 of 1 decided"
 
 
 def test_exact_matches_are_accepted_at_once_unless_they_are_of_several_concepts(page: Page) -> None:
-    link(page)
+    curator.link(page)
     page.get_by_role("button", name="Accept 1 exact match", exact=True).click()
 
-    assert decided(page) == "1 of 4 decided"
-    assert current(page) == "cold"
+    assert curator.decided(page) == "1 of 4 decided"
+    assert curator.current(page) == "cold"
     assert page.locator("#plain").is_hidden()
 
 
 def test_only_concepts_of_a_type_are_shown(page: Page) -> None:
-    link(page, "cold")
+    curator.link(page, "cold")
     page.get_by_label("Type").select_option("T184")
     page.get_by_text("hp:2").wait_for()
-    linked(page)
+    curator.linked(page)
 
-    assert names(page) == ["Chest pain"]
+    assert curator.names(page) == ["Chest pain"]
     assert page.locator("#candidates .tag").all_inner_texts() == ["T184"]
 
 
 def test_the_list_is_sifted_and_sorted(page: Page) -> None:
-    link(page)
-    press(page, "Enter", "j", "n")
-    rows = listed(page)
+    curator.link(page)
+    curator.press(page, "Enter", "j", "n")
+    rows = curator.listed(page)
 
     page.get_by_role("button", name="To do").click()
-    expect(rows).to_have_text(["cold", "purple elephant"])
+    curator.expect(rows).to_have_text(["cold", "purple elephant"])
     page.get_by_label("Order").select_option("unsure")
-    expect(rows).to_have_text(["purple elephant", "cold"])
+    curator.expect(rows).to_have_text(["purple elephant", "cold"])
     page.get_by_role("button", name="All").click()
     page.get_by_label("Find in the list").fill("CHEST")
-    expect(rows).to_have_text(["chest pains"])
-    assert current(page) == "chest pains"
+    curator.expect(rows).to_have_text(["chest pains"])
+    assert curator.current(page) == "chest pains"
 
 
 def test_candidates_tell_how_sure_they_are_and_by_which_name(page: Page) -> None:
@@ -147,7 +135,7 @@ def test_candidates_tell_how_sure_they_are_and_by_which_name(page: Page) -> None
     found = {**sure, "score": 0.876, "confidence": 0.914, "how": "hybrid"}
     answer = json.dumps({"mention": "colds", "candidates": [found, {**found, "confidence": None}]})
     page.route("**/v1/link*", lambda route: route.fulfill(body=answer))
-    link(page, "colds")
+    curator.link(page, "colds")
 
     first, second = page.locator("#candidates li").all_inner_texts()
     for words in (
@@ -170,22 +158,22 @@ def test_another_concept_is_picked_by_the_beginning_of_a_name(page: Page) -> Non
     page.route("**/v1/link*", lambda route: route.fulfill(body=nil))
     page.locator("#text").fill("purple elephant")
     page.get_by_role("button", name="Link", exact=True).click()
-    linked(page)
-    press(page, "/")
+    curator.linked(page)
+    curator.press(page, "/")
     page.keyboard.type("low te")
     page.get_by_role("option", name="Low temperature").wait_for()
-    press(page, "Enter")
+    curator.press(page, "Enter")
 
-    [row] = downloaded_rows(page)
+    [row] = curator.downloaded_rows(page)
     assert (row["concept_id"], row["matched_name"]) == ("hp:1", "Low temperature")
     assert (row["decision"], row["how"], row["score"]) == ("accepted", "hand", "")
 
 
 def test_only_concepts_that_the_filters_leave_are_picked(page: Page) -> None:
-    link(page, "cold")
+    curator.link(page, "cold")
     for field, value in (("#prefixes", "mesh"), ("#types", "T047")):
         page.locator(field).select_option(value)
-        linked(page)
+        curator.linked(page)
         page.locator("#search").fill("cold")
         page.get_by_role("option", name="mesh:D2").wait_for()
         assert page.get_by_role("option", name="hp:1").count() == 0
@@ -193,8 +181,8 @@ def test_only_concepts_that_the_filters_leave_are_picked(page: Page) -> None:
 
 
 def test_a_concept_is_shown_with_its_names_and_what_is_near_it(page: Page) -> None:
-    link(page, "Heart attack")
-    press(page, "i")
+    curator.link(page, "Heart attack")
+    curator.press(page, "i")
     sheet = page.get_by_role("dialog", name="Concept")
     page.locator("#concept-name").wait_for()
 
@@ -214,8 +202,8 @@ def test_a_concept_is_shown_with_its_names_and_what_is_near_it(page: Page) -> No
 
 
 def test_a_map_shows_what_is_near_a_mention(page: Page) -> None:
-    link(page, "chest pains")
-    press(page, "m")
+    curator.link(page, "chest pains")
+    curator.press(page, "m")
     points = page.locator("#map circle")
     points.first.wait_for()
 
@@ -224,7 +212,7 @@ def test_a_map_shows_what_is_near_a_mention(page: Page) -> None:
     own = page.locator("#map circle.own").get_attribute("aria-label") or ""
     assert own.startswith("Chest pain \u2014 Chest pain hp:2, score 0.")
     points.first.focus()
-    press(page, "ArrowRight", "Enter")
+    curator.press(page, "ArrowRight", "Enter")
     page.locator("#concept-name").wait_for()
 
 
@@ -232,14 +220,14 @@ def test_a_map_shows_what_is_near_a_mention(page: Page) -> None:
 
 
 def test_decisions_survive_a_reload_until_they_are_forgotten(page: Page) -> None:
-    link(page)
-    press(page, "Enter", "x", "n")
-    before = download(page, "CSV")
+    curator.link(page)
+    curator.press(page, "Enter", "x", "n")
+    before = curator.download(page, "CSV")
     page.reload()
-    linked(page)
+    curator.linked(page)
 
-    assert (decided(page), current(page)) == ("2 of 4 decided", "chest pains")
-    assert download(page, "CSV") == before
+    assert (curator.decided(page), curator.current(page)) == ("2 of 4 decided", "chest pains")
+    assert curator.download(page, "CSV") == before
     page.get_by_role("button", name="Forget").click()
     assert "4 mentions and 2 decisions will be erased" in page.get_by_role("dialog").inner_text()
     page.get_by_role("button", name="Forget", exact=True).click()
@@ -252,12 +240,12 @@ def test_decisions_survive_a_reload_until_they_are_forgotten(page: Page) -> None
 def test_two_tabs_with_one_list_share_decisions_and_forget_together(window: OpenWindow) -> None:
     opened = window()
     first = opened.open()
-    link(first)
+    curator.link(first)
     second = opened.open()
-    linked(second)
-    press(second, "Enter")
+    curator.linked(second)
+    curator.press(second, "Enter")
     first.get_by_text("1 of 4 decided").wait_for()
-    press(first, "j", "n")
+    curator.press(first, "j", "n")
     second.get_by_text("2 of 4 decided").wait_for()
     second.get_by_role("button", name="Forget").click()
     second.get_by_role("button", name="Forget", exact=True).click()
@@ -269,20 +257,20 @@ def test_a_tab_whose_list_was_replaced_says_that_it_is_no_longer_kept(window: Op
     opened = window()
     first = opened.open()
     second = opened.open()
-    link(first, "cold\nHeart attack")
-    link(second, "chest pains")
-    press(first, "n")
+    curator.link(first, "cold\nHeart attack")
+    curator.link(second, "chest pains")
+    curator.press(first, "n")
     assert "Another tab" in first.get_by_role("alert").inner_text()
     second.reload()
-    linked(second)
-    assert (decided(second), current(second)) == ("0 of 1 decided", "chest pains")
+    curator.linked(second)
+    assert (curator.decided(second), curator.current(second)) == ("0 of 1 decided", "chest pains")
 
 
 def test_a_list_too_large_to_keep_is_told_and_can_be_reviewed(window: OpenWindow) -> None:
     opened = window()
     opened.context.add_init_script("Storage.prototype.setItem = () => { throw new DOMException('full'); }")
     page = opened.open()
-    link(page)
+    curator.link(page)
     assert "too large for the browser to keep" in page.get_by_role("alert").inner_text()
-    press(page, "Enter")
-    assert downloaded_rows(page)[0]["concept_id"] == "mesh:D1"
+    curator.press(page, "Enter")
+    assert curator.downloaded_rows(page)[0]["concept_id"] == "mesh:D1"

@@ -1,0 +1,64 @@
+"""What a reader hands to the writer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from sapbert.vocab import writer as module
+from sapbert.vocab.intake import Intake
+from sapbert.vocab.vocabulary import Vocabulary
+from sapbert.vocab.writer import SPOOL, VocabularyWriter, write_vocabulary
+
+NameRow = tuple[str, str, int, str, str, str]
+FactRow = tuple[str, str]
+
+
+@dataclass
+class Content:
+    """What a reader might add, in the order it might add it."""
+
+    names: list[NameRow]
+    late: list[NameRow] = field(default_factory=list)
+    types: list[FactRow] = field(default_factory=list)
+    xrefs: list[FactRow] = field(default_factory=list)
+    aliases: list[FactRow] = field(default_factory=list)
+
+    def facts(self) -> dict[str, list[FactRow]]:
+        return {"types": self.types, "xrefs": self.xrefs, "aliases": self.aliases}
+
+
+def name_frame(rows: list[NameRow]) -> pl.DataFrame:
+    return pl.DataFrame(rows, SPOOL, orient="row")
+
+
+def add(writer: VocabularyWriter, content: Content) -> None:
+    writer.add(name_frame(content.names))
+    writer.add_late(name_frame(content.late))
+    for table, rows in content.facts().items():
+        writer.add_facts(table, pl.DataFrame(rows, module.FACTS[table], orient="row"))
+
+
+def write(target: Path, *contents: Content) -> Vocabulary:
+    """Write what was added in several pieces and open it."""
+    with write_vocabulary(target, {}, Intake()) as writer:
+        for content in contents:
+            add(writer, content)
+    return Vocabulary.open(target)
+
+
+EXAMPLE = Content(
+    names=[
+        ("ex:2", "Glimmer  fever\n", 1, "en", "A", "exact"),
+        ("ex:1", "Moon cough", 0, "en", "A", "related"),
+        ("ex:1", "Lunar cough", 2, "en", "B", "exact"),
+        ("ex:1", "Mondhusten", 1, "de", "B", "exact"),
+        ("ex:2", "Glimmer fever", 0, "en", "A", "broad"),
+    ],
+    late=[("ex:1", "Lunacof", 0, "en", "C", "related"), ("ex:9", "Nobody's name", 9, "en", "C", "exact")],
+    types=[("ex:2", "T047"), ("ex:1", "T184"), ("ex:2", "T047"), ("ex:9", "T047")],
+    xrefs=[("ex:1", "mesh:D1")],
+    aliases=[("ex:2", "old:7"), ("ex:8", "old:8")],
+)

@@ -1,0 +1,58 @@
+"""Files for an intake to read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sapbert.vocab import intake as module
+from sapbert.vocab.delimited import Layout
+from sapbert.vocab.intake import Intake, Member, Release, Source
+
+PATTERN = r"MRCONSO\.RRF"
+CONTENT = b"".join(b"C%07d|ENG|invented name %d|\n" % (row, row) for row in range(200))
+PIPES = Layout("|", ("id", "language", "name"), terminated=True, hint="is this MRCONSO.RRF?")
+
+
+def lay(folder: Path, files: Mapping[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def find(path: Path, pattern: str = PATTERN) -> Source:
+    source = Release(path).find(pattern)
+    assert source is not None
+    return source
+
+
+def content(source: Source, intake: Intake | None = None) -> bytes:
+    with (intake or Intake()).stream(source) as stream:
+        return stream.read()
+
+
+def source_of(*pieces: bytes, name: str = "invented.txt") -> Source:
+    """A source that needs no file."""
+
+    def opener(piece: bytes) -> Callable[[], io.BytesIO]:
+        return lambda: io.BytesIO(piece)
+
+    return Source(name, tuple(Member(name, len(piece), opener(piece)) for piece in pieces))
+
+
+@contextmanager
+def blocks_of(size: int) -> Iterator[None]:
+    """Cut sources into blocks of `size` bytes, also inside a hypothesis test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK_BYTES", size)
+        yield
+
+
+def gzipped(folder: Path) -> Path:
+    return lay(folder, {"MRCONSO.RRF.gz": gzip.compress(CONTENT)}) / "MRCONSO.RRF.gz"

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sapbert.vocab.intake import Intake
+from sapbert.vocab.vocabulary import Vocabulary
+from sapbert.vocab.writer import write_vocabulary
+from tests.vocab.contents import EXAMPLE, Content, NameRow, add, name_frame, write
+
+
+def replaced(rows: list[NameRow], at: int, column: int, value: object) -> list[NameRow]:
+    row = list(rows[at])
+    row[column] = value
+    return [*rows[:at], tuple(row), *rows[at + 1 :]]  # type: ignore[list-item]  # of the same types
+
+
+CHANGES: dict[str, Callable[[Content], Content]] = {
+    "a name": lambda c: Content(replaced(c.names, 0, 1, "Glimmer fevers"), c.late, **c.facts()),
+    "the case of a name": lambda c: Content(replaced(c.names, 1, 1, "moon cough"), c.late, **c.facts()),
+    "a flag": lambda c: Content(replaced(c.names, 1, 2, 3), c.late, **c.facts()),
+    "a language": lambda c: Content(replaced(c.names, 3, 3, "nl"), c.late, **c.facts()),
+    "a source": lambda c: Content(replaced(c.names, 1, 4, "B"), c.late, **c.facts()),
+    "a scope": lambda c: Content(replaced(c.names, 1, 5, "narrow"), c.late, **c.facts()),
+    "a concept": lambda c: Content(replaced(c.names, 1, 0, "ex:3"), c.late, **c.facts()),
+    "a name less": lambda c: Content(c.names[:3], c.late, **c.facts()),
+    "a late name less": lambda c: Content(c.names, [], **c.facts()),
+    "a type": lambda c: Content(c.names, c.late, [("ex:1", "T047")], c.xrefs, c.aliases),
+    "an xref": lambda c: Content(c.names, c.late, c.types, [("ex:2", "mesh:D1")], c.aliases),
+    "an alias": lambda c: Content(c.names, c.late, c.types, c.xrefs, [("ex:2", "old:77")]),
+    "a fact of another table": lambda c: Content(c.names, c.late, c.types, c.aliases, c.xrefs),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_fingerprint_changes_with_anything_in_the_tables(tmp_path: Path, change: str) -> None:
+    one, other = write(tmp_path / "one", EXAMPLE), write(tmp_path / "other", CHANGES[change](EXAMPLE))
+    assert one.fingerprint != other.fingerprint
+
+
+def test_names_that_are_alike_when_joined_have_other_fingerprints(tmp_path: Path) -> None:
+    fingerprints = {
+        write(
+            tmp_path / str(number), Content([("ex:1", name, 0, "en", "", "exact") for name in names])
+        ).fingerprint
+        for number, names in enumerate([["ab", "c"], ["a", "bc"], ["abc"], ["a", "b", "c"]])
+    }
+    assert len(fingerprints) == 4
+
+
+def test_the_fingerprint_depends_on_neither_settings_nor_place_nor_unused_rows(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", EXAMPLE)
+    with write_vocabulary(tmp_path / "other", {"told": 1}, Intake(skipped=1)) as writer:
+        writer.count("something", 1)
+        add(writer, EXAMPLE)
+        writer.add(name_frame([("ex:5", " ", 1, "en", "", "exact")]))
+        writer.add_late(name_frame([("ex:6", "late", 1, "en", "", "exact")]))
+    assert Vocabulary.open(tmp_path / "other").fingerprint == one.fingerprint
+
+
+def test_the_fingerprint_of_one_content_is_the_same_everywhere_and_for_ever(tmp_path: Path) -> None:
+    """If this must change, other artifacts no longer match theirs: raise `artifacts.FORMAT` too."""
+    assert write(tmp_path / "v", EXAMPLE).fingerprint == "096ff022d7cd55f909486ffb0ee6d38c"

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from sapbert.vocab.tabular import TableSettings
+from tests.conftest import Read
+from tests.vocab.tables import table
+
+SHARED = (
+    "cl_2026-03", "doid", "doid_es_2026-08", "drugbank_vocabulary", "drugcentral", "ec", "efo", "go", "hgnc",
+    "hpo_2025-01", "hpo_layperson", "hpo_translations_2026-08", "icd10cm_2026-04", "medic_2012_biosyn",
+    "mesh_descriptors", "mesh_supplementary", "mondo", "mondo_2026-05", "ncbitaxon_with_synonyms_2026-05",
+    "orphanet_12lang_2026", "pharmgkb.disease", "symp_2026-07", "uberon_2026-04",
+)  # fmt: skip
+
+
+def stated_counts(shared_data: Path) -> dict[str, tuple[int, int | None]]:
+    """Concepts and, where told, names of each file, from the table of the README beside the data."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for line in (shared_data / "README.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        files = cells[0].split(", ")
+        counts = cells[2].replace(" concepts", "").split(" · ") if len(cells) > 2 else []
+        if len(files) != len(counts) or files[0] not in SHARED:
+            continue
+        for file, count in zip(files, counts, strict=True):
+            concepts, *names = (int(part.replace(",", "")) for part in count.split(" / "))
+            found[file] = (concepts, names[0] if names else None)
+    return found
+
+
+def test_every_shared_vocabulary_is_tried(shared_data: Path) -> None:
+    files = {path.name.removesuffix(".tsv.gz") for path in (shared_data / "vocabularies").iterdir()}
+    assert files - {"xrefs"} == set(SHARED) == set(stated_counts(shared_data))
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_shared_vocabularies_have_the_counts_their_readme_states(
+    name: str, shared_data: Path, read: Read
+) -> None:
+    told = TableSettings(prefix="mesh" if name == "mesh_descriptors" else None)
+    vocabulary = table(read, shared_data / "vocabularies" / f"{name}.tsv.gz", told)
+
+    # The README counts rows; no row repeats another's concept, name, language and source.
+    concepts, names = stated_counts(shared_data)[name]
+    assert vocabulary.manifest.counts["concepts"] == concepts
+    assert names in (vocabulary.manifest.counts["names"], None)
+
+
+def test_medic_as_biosyn_has_it_equals_its_table(shared_data: Path, read: Read) -> None:
+    raw = table(read, shared_data / "raw" / "medic_06Jul2012.txt.gz")
+    rows = table(read, shared_data / "vocabularies" / "medic_2012_biosyn.tsv.gz")
+
+    columns = ["concept_id", "name", "preferred"]
+    assert raw.names.select(columns).collect().equals(rows.names.select(columns).collect())
+    # What BioSyn's own processing would leave: lower case, punctuation to spaces, equal names made one.
+    processed = raw.names.select(
+        pl.col("name")
+        .str.to_lowercase()
+        .str.replace_all(r"[^\p{L}\p{N}_\s]", " ")
+        .str.replace_all(r"\s+", " ")
+        .str.strip_chars()
+    ).unique()
+    stated = json.loads((shared_data / "benchmarks" / "ncbi-disease" / "stats.json").read_text())
+    assert processed.collect().height == stated["dict_unique_processed_names"]
