@@ -278,10 +278,17 @@ def test_the_list_of_verbs_says_what_each_is_for_in_whole_sentences(sapbert: Sap
 @pytest.mark.parametrize(
     "call",
     [
+        "merge other IT -o IT",
+        "merge other --xrefs IT -o IT",
         "pairs IT -o IT",
         "train IT --base base -o IT",
+        "train pairs --base IT -o IT",
         "biosyn IT --mentions train.tsv --base base -o IT",
+        "biosyn vocabulary --mentions IT --base base -o IT",
+        "biosyn vocabulary --mentions train.tsv --base IT -o IT",
         "reranker IT --mentions train.tsv --base base -o IT",
+        "reranker index --mentions IT --base base -o IT",
+        "reranker index --mentions train.tsv --base IT -o IT",
         "export IT -o IT",
         "index IT --model default -o IT",
         "index vocabulary --model IT -o IT",

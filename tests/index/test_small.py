@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sapbert.encoder.axes import principal_axes
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.index import build as build_module
-from sapbert.index.build import build_index
+from sapbert.index.build import build_index, run_folder
 from sapbert.index.entries_writer import write_entries
 from sapbert.index.folder import AXES, comparable, open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
@@ -168,6 +168,16 @@ def test_dimensions_that_an_encoder_has_not_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match="has 32 dimensions; 33 cannot be had"):
         build_index(vocabulary_of(ROWS), NgramEncoder(32), tmp_path / "index", IndexSettings(dimensions=33))
+
+
+def test_odd_dimensions_of_four_bits_are_refused_before_any_is_encoded(
+    vocabulary_of: MakeVocabulary, tmp_path: Path
+) -> None:
+    encoder, settings = NgramEncoder(32), IndexSettings(dimensions=5, precision=Precision.INT4)
+    with pytest.raises(ConfigError, match="by twos, not 5; give an even --dimensions"):
+        build_index(vocabulary_of(ROWS), encoder, tmp_path / "index", settings)
+    assert encoder.encoded == []
+    assert not run_folder(tmp_path / "index").exists()
 
 
 def test_an_encoder_that_gives_no_numbers_makes_no_axes(

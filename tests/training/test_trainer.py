@@ -270,6 +270,16 @@ def test_an_existing_model_is_not_replaced_unasked(
     assert_same_model(model, uninterrupted)
 
 
+def test_a_folder_that_is_no_artifact_is_refused_before_a_step(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    with pytest.raises(ArtifactError, match="mine exists and is no artifact"):
+        train(tiny_pairs, str(tiny_base), tmp_path / "mine", settings(), device=CPU, overwrite=True)
+    assert not (tmp_path / "mine.run").exists()
+
+
 def test_warm_up_and_decay_shape_the_learning_rate(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ def biosyn(
     from sapbert.training.labelled_writer import write_labelled
     from sapbert.vocab.vocabulary import Vocabulary
 
-    refuse_input(out, vocabulary)
+    refuse_input(out, vocabulary, mentions, base)
     opened, device = Vocabulary.open(vocabulary), gather.local_device()
     with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
         labelled = write_labelled(opened, mentions, Path(folder) / "labelled", prefix=prefix)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -36,7 +37,11 @@ def index(
     ] = None,
     dimensions: Annotated[
         int | None,
-        typer.Option(min=1, help="Store so many, along axes that suit the names.", show_default="all"),
+        typer.Option(
+            min=1,
+            help="Store so many, along axes that suit the names; recall does not tell the cost.",
+            show_default="all",
+        ),
     ] = None,
     inverted: Annotated[
         bool,
@@ -58,7 +63,8 @@ def index(
         ),
     ] = None,
     update: Annotated[
-        Path | None, typer.Option(help="An older index; names that it has are not encoded again.")
+        Path | None,
+        typer.Option(help="An older index; names that it has are not encoded again, and its axes are kept."),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads that encode; by default all.")] = None,
     overwrite: Overwrite = False,
@@ -96,7 +102,7 @@ def index(
                 update=update,
                 overwrite=overwrite,
                 progress=progress,
-                on_forecast=_tell_forecast,
+                on_forecast=partial(_tell_forecast, update is not None),
             )
     except KeyboardInterrupt:
         if not run_folder(out).exists():
@@ -137,7 +143,9 @@ def _export(model: str, target: Path) -> None:
     export_model(model, target)
 
 
-def _tell_forecast(names: int, rate: float) -> None:
+def _tell_forecast(updating: bool, names: int, rate: float) -> None:
     seconds = names / rate
     wait = f"{seconds:.0f} seconds" if seconds < _LONG else f"{seconds / 60:.0f} minutes"
-    typer.echo(f"{names:,} names to encode, {rate:,.0f} a second: about {wait}", err=True)
+    # Which of them the older index has is found out on the way.
+    most = "at most " if updating else ""
+    typer.echo(f"{most}{names:,} names to encode, {rate:,.0f} a second: {most or 'about '}{wait}", err=True)

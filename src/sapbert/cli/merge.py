@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sapbert.cli.report import Json, Out, Overwrite, progress_bar, tell
+from sapbert.cli.report import Json, Out, Overwrite, progress_bar, refuse_input, tell
 
 
 class Trust(StrEnum):
@@ -48,6 +48,7 @@ def merge(
     from sapbert.vocab.vocabulary import Vocabulary
     from sapbert.vocab.writer import write_vocabulary
 
+    refuse_input(out, *vocabularies, *xrefs)
     settings = MergeSettings(trust=trust.value, max_cluster=max_cluster)
     with progress_bar() as progress:
         intake = Intake(progress=progress)

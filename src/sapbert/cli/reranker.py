@@ -56,7 +56,7 @@ def reranker(
         from sapbert.training.reranker import train_reranker
     from sapbert.artifacts import refuse_occupied
 
-    refuse_input(out, index)
+    refuse_input(out, index, mentions, base)
     device = gather.local_device()
     # All mentions are linked before training looks at this.
     refuse_occupied(out, overwrite=overwrite)

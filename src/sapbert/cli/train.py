@@ -66,7 +66,7 @@ def train(
         from sapbert.training import gather, trainer
     from sapbert.pairs.artifact import Pairs
 
-    refuse_input(out, pairs)
+    refuse_input(out, pairs, base)
     opened, device = Pairs.open(pairs), gather.local_device()
     with watched(out, tensorboard) as on_step:
         trainer.train(

@@ -3,7 +3,8 @@
 Memory holds one chunk, whatever the size (but see `index.entries_writer`); time goes to encoding, so what was
 encoded is never encoded again: not after a kill (`index.chunks`), and not where `update` names an index that
 has the name already. Its vectors are taken only where that gives the same index as encoding would; fewer
-dimensions than the encoder's are then along the axes of that index, which else a sample of names decides.
+dimensions than the encoder's are then along the axes of that index, which else a sample of names decides; the
+sample, some seconds, is encoded first and each time.
 
 Recall is measured on names of the index, each against all others: how many of the ten nearest in full
 precision are found. For kind ann the number of candidates is doubled until recall no longer rises.
@@ -40,7 +41,7 @@ from sapbert.index.folder import (
 from sapbert.index.recall import SIZE, Near, Sample, choose_candidates, merged
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.sparse import SPARSE, SparseSettings, require_scipy, write_sparse
-from sapbert.index.vectors import Vectors, VectorWriter, quantised, spread_rows
+from sapbert.index.vectors import Vectors, VectorWriter, quantised, require_storable, spread_rows
 from sapbert.protocols import Encoder
 from sapbert.vocab.intake import Progress, silent
 from sapbert.vocab.vocabulary import Vocabulary
@@ -85,6 +86,7 @@ def build_index(
         (draft.path / ENTRIES).mkdir()
         entries = write_entries(vocabulary, draft.path / ENTRIES, inverted=settings.inverted)
         kind, precision = settings.resolved(len(entries))
+        require_storable(dimension, precision)
         known = None if update is None else _Known.open(update, encoder, precision, dimension)
         encoder = _cut(encoder, dimension, entries, known)
         store = ChunkStore(chunks, _identity(vocabulary, encoder, precision, settings))

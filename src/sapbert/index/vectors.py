@@ -179,10 +179,15 @@ def _agreement(steps: NDArray[Any], exact: NDArray[Any]) -> NDArray[np.float32]:
     return agreement
 
 
+def require_storable(dimension: int, precision: Precision) -> None:
+    """Refuse so many dimensions in this precision before they are encoded."""
+    if precision is Precision.INT4 and dimension % 2:
+        raise ConfigError(f"int4 stores dimensions by twos, not {dimension}; give an even --dimensions")
+
+
 def _packed(steps: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Put two components into a byte."""
-    if steps.shape[1] % 2:
-        raise ConfigError(f"int4 stores dimensions by twos, not {steps.shape[1]}; give an even --dimensions")
+    require_storable(steps.shape[1], Precision.INT4)
     halves: NDArray[np.uint8] = (steps + _ZERO).astype(np.uint8)
     pairs: NDArray[np.uint8] = (halves[:, ::2] << np.uint8(4)) | halves[:, 1::2]
     return pairs

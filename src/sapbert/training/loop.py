@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sapbert.artifacts import Draft, create
+from sapbert.artifacts import Draft, create, refuse_occupied
 from sapbert.errors import ArtifactError
 from sapbert.protocols import Encoder
 from sapbert.training.checkpoints import Checkpoints
@@ -301,7 +301,6 @@ def _teller(metrics: Metrics | None, on_step: OnStep, total: int) -> Callable[[S
 
 
 def _refuse_occupied(target: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
-    if target.exists() and not overwrite:
-        raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
+    refuse_occupied(target, overwrite=overwrite)
     if folder.exists() and not (resume or overwrite):
         raise ArtifactError(f"{folder} holds an unfinished run; give --resume to go on or --overwrite")

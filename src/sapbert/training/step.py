@@ -176,6 +176,9 @@ class Step:
 
 def seed_generators(seed: int, device: torch.device) -> None:
     """Seed what a step draws from, as `torch.manual_seed` does, which asks for all kinds of devices too."""
+    if device.type not in ("cpu", "cuda"):
+        torch.manual_seed(seed)
+        return
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index

@@ -52,7 +52,7 @@ def fastest(plain: Step, encoder: TransformerEncoder, settings: TrainSettings, *
     tries = [(True, updating), (False, updating), (False, False)]
     captured: list[_Way] = [
         partial(_captured, plain, encoder, compiled=compiled, updating=updating)
-        for compiled, updating in tries[steps < _WORTH_COMPILING :]
+        for compiled, updating in dict.fromkeys(tries[steps < _WORTH_COMPILING :])
     ]
     return _FirstThatWorks([*captured, lambda _optimizer: plain])
 
