@@ -2,6 +2,7 @@
 
     python benchmarks/open_mini.py                 # test splits, which are read once for a release
     python benchmarks/open_mini.py --split dev --model FOLDER --weights 0 0.1 0.2 0.4
+    python benchmarks/open_mini.py --split dev --model weights   # by sapbert export --format huggingface
 
 Each set is measured with vectors alone and with spelling beside them (`hybrid`, character tf-idf by the given
 weight), with the dictionary alone and, where the protocol has one, with the training mentions in it. Marks
@@ -72,9 +73,10 @@ def main() -> None:
                     "published": PUBLISHED.get((name, dictionary)),
                 }
                 print(f"{name:16} {dictionary:16} {system:12}", *found, flush=True)
-    if told.split == "test":
-        content = {"model": told.model, "fingerprint": encoder.fingerprint, "figures": figures}
-        write_results("open_mini", content, ("onnxruntime", "tokenizers", "numpy"))
+    model = Path(told.model).name
+    others = [part for part, usual in ((told.split, "test"), (model, "default")) if part != usual]
+    content = {"model": model, "fingerprint": encoder.fingerprint, "figures": figures}
+    write_results("_".join(["open_mini", *others]), content, ("onnxruntime", "tokenizers", "numpy"))
 
 
 if __name__ == "__main__":

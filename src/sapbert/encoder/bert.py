@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from sapbert.encoder.kernels import layer_of
 from sapbert.encoder.layers import SEEDS, Layer, Shape, Weights, dropped, normed
 from sapbert.encoder.pooling import Pooling
-from sapbert.encoder.rows import Rows
+from sapbert.encoder.rows import WIDTH, Rows
 from sapbert.encoder.transfer import to_device
 
 _FAMILIES = ("bert", "roberta", "xlm-roberta")
@@ -101,6 +102,14 @@ class RowEncoder:
         self._parts: list[tuple[nn.Parameter, Tensor, slice]] = []
         for module in model.get_submodule("encoder.layer").children():
             self._layers.append(self._copy(module))
+
+    @classmethod
+    def fastest(
+        cls, model: PreTrainedModel, pooling: Pooling, *, dtype: torch.dtype, compiled: bool
+    ) -> RowEncoder:
+        """Compute layers by kernels of our own, where they serve the model on its device."""
+        layer = layer_of(model, width=WIDTH)
+        return cls(model, pooling, width=WIDTH, dtype=dtype, layer=layer, compiled=compiled)
 
     def refresh(self) -> None:
         """Copy the weights of the model as they are now."""

@@ -47,7 +47,6 @@ from sapbert.encoder.folder import (
     stored_pooling,
     stored_sparse_weight,
 )
-from sapbert.encoder.kernels import layer_of
 from sapbert.encoder.pooling import Pooling, pool
 from sapbert.encoder.rows import WIDTH
 from sapbert.encoder.stream import RowStream, processes_for
@@ -225,14 +224,7 @@ class TransformerEncoder:
             return None
         if self.max_length > WIDTH or not can_lay(self.model, self.pooling):
             return None
-        encode = RowEncoder(
-            self.model,
-            self.pooling,
-            width=WIDTH,
-            dtype=self._dtype,
-            layer=layer_of(self.model, width=WIDTH),
-            compiled=False,
-        )
+        encode = RowEncoder.fastest(self.model, self.pooling, dtype=self._dtype, compiled=False)
         cut_to(self.tokenizer, self.max_length)
         pad_id, processes = self.tokenizer.pad_token_id, processes_for(names)
         return RowStream(encode, backend, self.pooling, pad_id=pad_id, processes=processes)

@@ -15,7 +15,6 @@ from typing import Protocol
 import torch
 
 from sapbert.encoder.bert import RowEncoder, can_lay
-from sapbert.encoder.kernels import layer_of
 from sapbert.encoder.rows import WIDTH
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.training.batches import Batch
@@ -65,14 +64,7 @@ def _captured(
     compiled: bool,
     updating: bool,
 ) -> TakeStep:
-    encode = RowEncoder(
-        encoder.model,
-        encoder.pooling,
-        width=WIDTH,
-        dtype=torch.bfloat16,
-        layer=layer_of(encoder.model, width=WIDTH),
-        compiled=compiled,
-    )
+    encode = RowEncoder.fastest(encoder.model, encoder.pooling, dtype=torch.bfloat16, compiled=compiled)
     taken = CapturedStep(
         encode, plain, pooling=encoder.pooling, pad_id=encoder.tokenizer.pad_token_id, compiled=compiled
     )

@@ -1,0 +1,165 @@
+"""A build that is cut short, and what it is refused for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sapbert.errors import ArtifactError, SapbertError
+from sapbert.index.build import run_folder
+from sapbert.index.folder import open_index
+from sapbert.index.recall import SIZE
+from sapbert.index.settings import Precision
+from sapbert.vocab.vocabulary import Vocabulary
+from tests.index.build.conftest import Build, contents, names_of
+from tests.index.conftest import MakeVocabulary, NgramEncoder
+
+
+class DyingEncoder(NgramEncoder):
+    """Breaks off before the name after so many."""
+
+    def __init__(self, after: int, error: BaseException) -> None:
+        super().__init__()
+        self._after, self._error = after, error
+
+    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+        if len(self.encoded) + len(names) > self._after:
+            raise self._error
+        return super().encode(names)
+
+
+def test_finished_chunks_are_not_encoded_again(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    whole = build(vocabulary, "whole")
+    with pytest.raises(KeyboardInterrupt):
+        build(vocabulary, encoder=DyingEncoder(SIZE + 250, KeyboardInterrupt()))
+    assert not (tmp_path / "index").exists()
+    spy = NgramEncoder()
+
+    path = build(vocabulary, encoder=spy)
+
+    names = open_index(path)[1].folded.span(0, 450)
+    assert spy.encoded[SIZE:] == names[200:]
+    assert contents(path) == contents(whole)
+    assert open_index(path)[2].fingerprint == open_index(whole)[2].fingerprint
+    assert not run_folder(path).exists()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from sapbert.index import build
+from sapbert.index.settings import IndexSettings
+from tests.index.conftest import NgramEncoder
+from sapbert.vocab.vocabulary import Vocabulary
+
+class Killed(NgramEncoder):
+    def encode(self, names):
+        if len(self.encoded) > 450:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().encode(names)
+
+build.ROWS_A_CHUNK, build.ROWS_A_CALL = 100, 30
+vocabulary, target = map(Path, sys.argv[1:])
+build.build_index(Vocabulary.open(vocabulary), Killed(), target, IndexSettings())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_killed_build_is_gone_on_with(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    paths = map(str, (vocabulary.path, tmp_path / "index"))
+    arguments = [sys.executable, "-c", KILLED, *paths]
+    killed = subprocess.run(arguments, cwd=Path(__file__).parents[3], env=_environment(), check=False)
+    assert killed.returncode == -signal.SIGKILL
+    spy = NgramEncoder()
+
+    path = build(vocabulary, encoder=spy)
+
+    assert len(spy.encoded) == SIZE + 250
+    assert contents(path) == contents(build(vocabulary, "whole"))
+    assert {item.name for item in tmp_path.iterdir()} == {"index", "whole", vocabulary.path.name}
+
+
+def test_chunks_of_another_vocabulary_encoder_or_precision_are_not_used(
+    build: Build, vocabulary: Vocabulary, vocabulary_of: MakeVocabulary
+) -> None:
+    def encoded_after_an_interrupt(second: Vocabulary, encoder: NgramEncoder, **options: object) -> int:
+        with pytest.raises(KeyboardInterrupt):
+            build(vocabulary, encoder=DyingEncoder(SIZE + 250, KeyboardInterrupt()), overwrite=True)
+        build(second, encoder=encoder, overwrite=True, **options)
+        return len(encoder.encoded) - SIZE
+
+    assert encoded_after_an_interrupt(vocabulary, NgramEncoder()) == 250
+    assert encoded_after_an_interrupt(vocabulary, NgramEncoder(40)) == 450
+    assert encoded_after_an_interrupt(vocabulary, NgramEncoder(), precision=Precision.FP16) == 450
+    assert encoded_after_an_interrupt(vocabulary_of(names_of(450, first=1)), NgramEncoder()) == 450
+
+
+def test_a_full_disk_is_told_and_finished_chunks_stay(
+    build: Build, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(SapbertError) as error:
+        build(vocabulary, encoder=DyingEncoder(SIZE + 250, full))
+
+    assert str(error.value) == (
+        f"{tmp_path}: No space left on device; make room and give the same command again, "
+        "which goes on with what is in index.run"
+    )
+    assert len(list(run_folder(tmp_path / "index").glob("*.npz"))) == 2
+
+
+def test_a_chunk_cut_short_is_named(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(vocabulary, encoder=DyingEncoder(SIZE + 250, KeyboardInterrupt()))
+    chunk = run_folder(tmp_path / "index") / "000001.npz"
+    chunk.write_bytes(chunk.read_bytes()[:-100])
+
+    with pytest.raises(ArtifactError, match=r"index\.run/000001\.npz is damaged: .*; remove it and go on"):
+        build(vocabulary)
+
+
+def test_a_folder_of_another_kind_is_not_emptied(
+    build: Build, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    other = run_folder(tmp_path / "index")
+    other.mkdir()
+    (other / "thesis.tex").write_text("years of work")
+
+    with pytest.raises(ArtifactError, match="holds no chunks"):
+        build(vocabulary)
+    assert (other / "thesis.tex").exists()
+
+
+def test_an_index_that_exists_is_refused_before_anything_is_encoded(
+    build: Build, vocabulary: Vocabulary
+) -> None:
+    build(vocabulary)
+    spy = NgramEncoder()
+
+    with pytest.raises(ArtifactError, match="exists"):
+        build(vocabulary, encoder=spy)
+    assert not spy.encoded
+
+
+def test_vectors_that_are_no_numbers_are_refused(build: Build, vocabulary: Vocabulary) -> None:
+    class Broken(NgramEncoder):
+        def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+            vectors = super().encode(names)
+            vectors[[name.endswith(" 77") for name in names], 3] = np.nan
+            return vectors
+
+    with pytest.raises(SapbertError, match="vector of 'carcartete 77' is not a number"):
+        build(vocabulary, encoder=Broken())
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
