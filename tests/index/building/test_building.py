@@ -14,7 +14,7 @@ from sapbert.index.recall import SIZE, Sample, choose_candidates, merged
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.vectors import quantised
 from sapbert.vocab.vocabulary import Vocabulary
-from tests.index.build.conftest import Build
+from tests.index.building.conftest import Build
 from tests.index.conftest import MakeVocabulary, NgramEncoder
 
 

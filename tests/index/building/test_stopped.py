@@ -20,7 +20,7 @@ from sapbert.index.folder import open_index
 from sapbert.index.recall import SIZE
 from sapbert.index.settings import Precision
 from sapbert.vocab.vocabulary import Vocabulary
-from tests.index.build.conftest import Build, contents, names_of
+from tests.index.building.conftest import Build, contents, names_of
 from tests.index.conftest import MakeVocabulary, NgramEncoder
 
 

@@ -12,7 +12,7 @@ from sapbert.index.recall import SIZE
 from sapbert.index.settings import Kind, Precision
 from sapbert.index.vectors import quantised
 from sapbert.vocab.vocabulary import Vocabulary
-from tests.index.build.conftest import Build, contents, names_of
+from tests.index.building.conftest import Build, contents, names_of
 from tests.index.conftest import MakeVocabulary, NgramEncoder
 
 
