@@ -149,7 +149,7 @@ def machine(bench: Bench) -> Figures:
         "device": torch.cuda.get_device_name(),
         "driver": driver,
         "cuda": torch.version.cuda,
-        "layer": bench.layer.__name__,
+        "layer": bench.kernels.layer.__name__,
     }
 
 

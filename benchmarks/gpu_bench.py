@@ -16,8 +16,8 @@ import torch
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from sapbert.encoder.bert import RowEncoder
-from sapbert.encoder.kernels import layer_of
-from sapbert.encoder.layers import Layer, plain_layer
+from sapbert.encoder.kernels import kernels_of
+from sapbert.encoder.layers import PLAIN, Kernels
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.rows import WIDTH
 from sapbert.pairs.artifact import Pairs
@@ -54,7 +54,7 @@ class Size:
     """Of what is measured alone."""
     names: int = 2_000_000
     """Encoded from text on."""
-    rows_at_once: tuple[int, ...] = (512, 1024, 2048)
+    rows_at_once: tuple[int, ...] = (512, 528, 1024)
     slow_names: int = 10_000
     """Encoded by the reference."""
     dictionary: int = 14_800_000
@@ -111,9 +111,9 @@ class Bench:
             return BertModel(config, add_pooling_layer=False)
 
     @cached_property
-    def layer(self) -> Layer:
+    def kernels(self) -> Kernels:
         """The way to compute layers here."""
-        return layer_of(self.model(), width=WIDTH)
+        return kernels_of(self.model(), width=WIDTH)
 
     def batches(self, pairs: Pairs) -> Batches:
         """In the order of `sapbert train`."""
@@ -151,7 +151,7 @@ class Variant:
     """Whether what is not a layer is compiled by torch."""
     updating: bool = True
     """Whether the optimizer's step is in the graph."""
-    rows_apart: int = 4
+    rows_apart: int = 2
 
     def encode(self, bench: Bench, model: PreTrainedModel) -> RowEncoder:
         """Make the encoder."""
@@ -161,8 +161,7 @@ class Variant:
             Pooling.CLS,
             width=self.width,
             dtype=torch.bfloat16 if on_gpu else torch.float32,
-            layer=layer_of(model, width=self.width) if self.kernels else plain_layer,
-            compiled=self.compiled and on_gpu,
+            kernels=kernels_of(model, width=self.width) if self.kernels else PLAIN,
         )
 
     def step(self, bench: Bench, model: PreTrainedModel) -> CapturedStep:

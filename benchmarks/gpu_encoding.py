@@ -46,7 +46,7 @@ def windows(names: Texts) -> Iterator[list[str]]:
 def stream_of(bench: Bench, model: PreTrainedModel, rows: int, processes: int) -> RowStream:
     cut_to(bench.tokenizer, 25)
     backend = bench.tokenizer.backend_tokenizer
-    encode = Variant(compiled=False).encode(bench, model)
+    encode = Variant().encode(bench, model)
     return RowStream(encode, backend, Pooling.CLS, pad_id=0, rows=rows, processes=processes)
 
 

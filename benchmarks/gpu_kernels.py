@@ -10,8 +10,9 @@ from unittest.mock import patch
 import torch
 
 from gpu_bench import Bench, Figures
+from sapbert.encoder.layers import Shape, Tables
 
-TOKENS, DIM, WIDE, HEADS, WIDTH = 4864, 768, 3072, 12, 64
+TOKENS, DIM, WIDE, HEADS, WIDTH, WORDS = 4864, 768, 3072, 12, 64, 30_522
 REPEATS = 20
 
 
@@ -52,6 +53,7 @@ def _microseconds(work: Callable[[], object]) -> float:
 
 def _works() -> dict[str, tuple[Callable[[], object], dict[str, Any]]]:
     from sapbert.encoder.attention_kernel import attend, attend_gradient
+    from sapbert.encoder.embedding_kernel import fused_embed
     from sapbert.encoder.layer_kernels import add_norm, add_norm_gradient, gelu, gelu_gradient
 
     def random(*size: int) -> torch.Tensor:
@@ -59,23 +61,31 @@ def _works() -> dict[str, tuple[Callable[[], object], dict[str, Any]]]:
 
     hidden, residual, wide, other, qkv = (random(TOKENS, n) for n in (DIM, DIM, WIDE, WIDE, 3 * DIM))
     one, many, three = random(DIM), random(WIDE), random(3 * DIM)
+    full = torch.ones(DIM, device="cuda")
     sums, seed = torch.zeros(WIDE, device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda")
     names = (torch.arange(TOKENS, device="cuda") // 9).int()
-    normed = add_norm(hidden, one, residual, (one, one), seed, epsilon=1e-12, dropout=0.1, keeps=True)
+    normed = add_norm(hidden, one, residual, (one, one), seed, epsilon=1e-12, dropout=0.1)
     rows: Any = {"heads": HEADS, "width": WIDTH, "dropout": 0.1}
-    norming: Any = {"epsilon": 1e-12, "dropout": 0.1, "keeps": True}
-    tiles = {"_TOKENS": [8, 16], "_COLUMNS": [256, 512]}
+    norming: Any = {"epsilon": 1e-12, "dropout": 0.1}
+    ids, places = (torch.randint(n, (TOKENS,), device="cuda", dtype=torch.int32) for n in (WORDS, 25))
+    word, place, kind = (torch.randn(n, DIM, device="cuda") for n in (WORDS, 512, 2))
+    tables = Tables((word, place, kind, full, full), 0, 0)
+    shape = Shape(HEADS, WIDTH, 1e-12, 0.1, 0.1)
     return {
+        "embed": (lambda: fused_embed(ids, places, seed, tables, shape, torch.bfloat16), {}),
         "add_norm": (
             lambda: add_norm(hidden, one, residual, (one, one), seed, **norming),
-            {"_ROWS": [1, 2, 4, 8]},
+            {"_ROWS": [1, 2, 4], "_WARPS": [1, 4]},
         ),
         "add_norm_gradient": (
             lambda: add_norm_gradient(hidden, normed, one, seed, sums, dropout=0.1),
-            {"_SUMMED_ROWS": [1, 2, 4], "_SUMMED_TILES": [5, 8]},
+            {"_SUMMED_ROWS": [1, 2, 4], "_SUMMED_TILES": [3, 6], "_SUMMED_WARPS": [2, 4]},
         ),
-        "gelu": (lambda: gelu(wide, many), tiles),
-        "gelu_gradient": (lambda: gelu_gradient(other, wide, many, sums), {**tiles, "_TILES": [4, 8]}),
+        "gelu": (lambda: gelu(wide, many), {"_TOKENS": [4, 8], "_COLUMNS": [512, 1024]}),
+        "gelu_gradient": (
+            lambda: gelu_gradient(other, wide, many, sums),
+            {"_BACK_TOKENS": [2, 4], "_BACK_COLUMNS": [512, 1024], "_TILES": [4, 8]},
+        ),
         "attend": (lambda: attend(qkv, three, names, seed, **rows), {}),
         "attend_gradient": (lambda: attend_gradient(hidden, qkv, three, names, seed, sums, **rows), {}),
     }

@@ -203,7 +203,7 @@ VARIANTS = {
     "kernels, optimizer apart": Variant(updating=False),
     "kernels, nothing compiled": Variant(compiled=False),
     "kernels, rows of 128": Variant(width=128),
-    "kernels, rows by 8": Variant(rows_apart=8),
+    "kernels, rows by 4": Variant(rows_apart=4),
     "plain": PLAINEST,
 }
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sapbert.encoder.adapters import AdapterSettings, add_adapters
 from sapbert.encoder.bert import RowEncoder, RowTensors, can_lay
-from sapbert.encoder.layers import plain_layer
+from sapbert.encoder.layers import PLAIN
 from sapbert.encoder.pooling import Pooling, pool
 from sapbert.encoder.rows import Rows
 from sapbert.encoder.stream import RowStream
@@ -25,7 +25,7 @@ POOLINGS = [pooling for pooling in Pooling if pooling is not Pooling.MEAN_ALL]
 
 
 def laid(model: PreTrainedModel, pooling: Pooling, dtype: torch.dtype = torch.float32) -> RowEncoder:
-    encode = RowEncoder(model, pooling, width=32, dtype=dtype, layer=plain_layer, compiled=False)
+    encode = RowEncoder(model, pooling, width=32, dtype=dtype, kernels=PLAIN)
     encode.refresh()
     return encode
 

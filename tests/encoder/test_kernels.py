@@ -13,8 +13,18 @@ import torch
 from torch import Tensor
 
 from sapbert.encoder import kernels
-from sapbert.encoder.kernels import Sizes, hold, layer_for, proven, try_layer
-from sapbert.encoder.layers import Layer, Shape, Weights, plain_layer
+from sapbert.encoder.kernels import Sizes, hold, kernels_for, proven, try_embed, try_layer
+from sapbert.encoder.layers import (
+    PLAIN,
+    Embed,
+    Kernels,
+    Layer,
+    Shape,
+    Tables,
+    Weights,
+    plain_embed,
+    plain_layer,
+)
 
 CPU, SIZES = torch.device("cpu"), Sizes(heads=2, dim=32, wide=64, width=32)
 Arguments = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Weights, Shape]
@@ -84,6 +94,49 @@ def test_a_layer_that_is_wrong_is_refused(change: Callable[[Arguments], Argument
         try_layer(changed(change), CPU, SIZES)
 
 
+Lookup = tuple[Tensor, Tensor, Tensor | None, Tables, Shape, torch.dtype]
+
+
+def embeds(change: Callable[[Lookup], Lookup]) -> Embed:
+    """Embeds the plain way, but not what it is asked for."""
+
+    def embed(*arguments: object) -> Tensor:
+        return plain_embed(*change(arguments))  # type: ignore[arg-type]
+
+    return embed  # type: ignore[return-value]
+
+
+def with_tables(change: Callable[[Tables], Tables]) -> Embed:
+    return embeds(lambda given: (*given[:3], change(given[3]), *given[4:]))
+
+
+def cut_off(tensor: Tensor) -> Tensor:
+    """The same, with no gradient."""
+    return tensor.detach() + 0 * tensor
+
+
+without_dropout = embeds(lambda given: (*given[:4], replace(given[4], hidden_dropout=0.0), given[5]))
+
+
+def test_embeddings_that_round_as_bfloat16_does_pass_their_trial() -> None:
+    for sizes in (SIZES, Sizes(4, 128, 512, 64)):
+        try_embed(plain_embed, CPU, sizes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tables: tables._replace(first=0),
+        lambda tables: tables._replace(padding=-1),
+        lambda tables: tables._replace(weights=(cut_off(tables.weights[0]), *tables.weights[1:])),
+        lambda tables: tables._replace(weights=(*tables.weights[:4], tables.weights[4] * 0)),
+    ],
+)
+def test_embeddings_that_are_wrong_are_refused(change: Callable[[Tables], Tables]) -> None:
+    with pytest.raises(ArithmeticError, match=r"off, where rounding is 0\.03"):
+        try_embed(with_tables(change), CPU, SIZES)
+
+
 def test_what_is_off_by_less_than_rounding_is_held_and_what_is_more_is_not() -> None:
     expected = torch.tensor([3.0, 4.0])
     hold([expected + torch.tensor([0.0, 0.049])], [expected], tolerance=0.01)
@@ -91,15 +144,26 @@ def test_what_is_off_by_less_than_rounding_is_held_and_what_is_more_is_not() -> 
         hold([expected, expected + torch.tensor([0.1, 0.0])], [expected, expected], tolerance=0.01)
 
 
-def with_kernels(layer: Layer, monkeypatch: pytest.MonkeyPatch) -> Layer:
-    monkeypatch.setitem(sys.modules, "sapbert.encoder.fused_layer", SimpleNamespace(fused_layer=layer))
-    return proven("layers", partial(kernels._fused, CPU, SIZES), plain_layer)
+def with_kernels(layer: Layer, embed: Embed, monkeypatch: pytest.MonkeyPatch) -> Kernels:
+    for module, made in (
+        ("fused_layer", {"fused_layer": layer}),
+        ("embedding_kernel", {"fused_embed": embed}),
+    ):
+        monkeypatch.setitem(sys.modules, f"sapbert.encoder.{module}", SimpleNamespace(**made))
+    return proven("layers", partial(kernels._fused, CPU, SIZES), PLAIN)
 
 
+@pytest.mark.parametrize(
+    ("layer", "embed"),
+    [
+        (changed(mixes_names), plain_embed),
+        (plain_layer, with_tables(lambda tables: tables._replace(first=0))),
+    ],
+)
 def test_where_kernels_are_wrong_layers_are_plain_and_that_is_said(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    layer: Layer, embed: Embed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert with_kernels(changed(mixes_names), monkeypatch) is plain_layer
+    assert with_kernels(layer, embed, monkeypatch) is PLAIN
     (record,) = caplog.records
     assert record.getMessage().startswith("layers have no kernels here (they are ")
     assert record.getMessage().endswith("; going the plain way")
@@ -111,21 +175,21 @@ def test_kernels_that_are_right_are_taken_also_by_those_who_infer_and_draw_nothi
     """An encoder asks while it infers, and a run goes on from the random numbers it would have had."""
     right, before = changed(leaves_generators_alone), torch.get_rng_state()
     with torch.inference_mode():
-        assert with_kernels(right, monkeypatch) is right
+        assert with_kernels(right, without_dropout, monkeypatch) == (without_dropout, right)
     assert not caplog.records
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_cpu_goes_the_plain_way_and_so_do_heads_that_no_kernel_takes() -> None:
-    assert layer_for(CPU, SIZES) is plain_layer
-    assert layer_for(torch.device("cuda"), SIZES._replace(heads=1, dim=20)) is plain_layer
+    assert kernels_for(CPU, SIZES) is PLAIN
+    assert kernels_for(torch.device("cuda"), SIZES._replace(heads=1, dim=20)) is PLAIN
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_where_kernels_do_not_work_layers_are_plain_and_that_is_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    layer_for.cache_clear()
+    kernels_for.cache_clear()
     for _ in range(2):
-        assert layer_for(torch.device("cuda"), SIZES) is plain_layer
+        assert kernels_for(torch.device("cuda"), SIZES) is PLAIN
     assert [record.getMessage()[:27] for record in caplog.records] == ["layers have no kernels here"]

@@ -13,8 +13,18 @@ import torch
 from torch import Tensor
 
 from sapbert.encoder import layers
-from sapbert.encoder.kernels import Sizes, try_layer
-from sapbert.encoder.layers import SEEDS, Layer, Shape, Weights, attend_plainly, plain_layer
+from sapbert.encoder.kernels import Sizes, try_embed, try_layer
+from sapbert.encoder.layers import (
+    SEEDS,
+    Embed,
+    Layer,
+    Shape,
+    Tables,
+    Weights,
+    attend_plainly,
+    plain_embed,
+    plain_layer,
+)
 
 WIDTH, HEADS, DIM, WIDE = 16, 2, 32, 80
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -122,7 +132,8 @@ def test_kernels_give_the_same_vectors_where_no_gradient_is_asked_for(
 ) -> None:
     hidden = numbers(len(NAMES), DIM)
     with torch.inference_mode():
-        found = [layer(hidden, NAMES, picks, None, weights(), shape()) for layer in (fused, plain_layer)]
+        every = plain_layer, fused
+        found = [layer(hidden.clone(), NAMES, picks, None, weights(), shape()) for layer in every]
     # The two formulas of GELU are this far apart.
     assert torch.cosine_similarity(found[0], found[1]).min() > 1 - 1e-5
 
@@ -140,8 +151,7 @@ def kept(seed: int, size: torch.Size, dropout: float) -> Tensor:
         mixed = mixed ^ (mixed >> shift)
         # In halves, as the product of two numbers of 32 bits can be too large for one of 63.
         mixed = (((mixed >> 16) * factor % 2**16 << 16) + (mixed & 0xFFFF) * factor) % 2**32
-    mixed ^= mixed >> 16
-    return ((mixed >> 8) >= dropout * 2**24).float().view(size).to(DEVICE) / (1 - dropout)
+    return (mixed >= int(dropout * 2**32)).float().view(size).to(DEVICE) / (1 - dropout)
 
 
 @pytest.mark.parametrize("picks", [None, PICKS])
@@ -166,3 +176,41 @@ def test_kernels_add_up_the_gradients_of_many_tokens(fused: Layer, monkeypatch: 
     """More than one program takes, and not a multiple of what one does."""
     monkeypatch.setattr(sys.modules[__name__], "NAMES", NAMES.repeat(7))
     assert_alike(both(fused, torch.arange(77, dtype=torch.int32, device=DEVICE), None))
+
+
+@pytest.fixture
+def fused_embed() -> Embed:
+    if DEVICE == "cpu" and not INTERPRETED:
+        pytest.skip("there is no GPU")
+    from sapbert.encoder.embedding_kernel import fused_embed
+
+    return fused_embed
+
+
+@pytest.mark.parametrize(("first", "padding"), [(0, 0), (2, 1), (0, -1)])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_kernels_embed_as_the_plain_way_does(
+    fused_embed: Embed, first: int, padding: int, dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BERT, RoBERTa, and one without padding, for more tokens than one program takes."""
+    seed = torch.tensor([2_000_000_011], device=DEVICE)
+    monkeypatch.setattr(
+        layers, "dropped", lambda tensor, share: tensor * kept(2_000_000_011, tensor.shape, share)
+    )
+    rng = np.random.default_rng(0)
+    ids, positions = (torch.from_numpy(rng.integers(7, size=77, dtype=np.int32)).to(DEVICE) for _ in range(2))
+    leaves = [
+        numbers(*size, seed=n).requires_grad_()
+        for n, size in enumerate([(7, DIM), (9, DIM), (2, DIM), (DIM,), (DIM,)])
+    ]
+    tables = Tables((leaves[0], leaves[1], leaves[2], leaves[3], leaves[4]), first, padding)
+    found = [
+        embed(ids, positions, seed if dropout else None, tables, shape(dropout), torch.float32)
+        for embed in (fused_embed, plain_embed)
+    ]
+    assert_alike([(out, torch.autograd.grad((out * numbers(77, DIM)).sum(), leaves)) for out in found])
+
+
+def test_kernels_of_embeddings_pass_the_trial_that_they_are_taken_after(fused_embed: Embed) -> None:
+    dtype = torch.float32 if DEVICE == "cpu" else torch.bfloat16
+    try_embed(fused_embed, torch.device(DEVICE), Sizes(HEADS, DIM, WIDE, WIDTH), dtype=dtype)

@@ -10,7 +10,7 @@ import torch
 
 from sapbert.encoder import stream
 from sapbert.encoder.bert import RowEncoder
-from sapbert.encoder.layers import plain_layer
+from sapbert.encoder.layers import PLAIN
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.token_processes import TokenProcesses
 from sapbert.encoder.tokens import split
@@ -50,9 +50,7 @@ def test_a_process_that_is_killed_is_told_of_in_one_line(encoder: TransformerEnc
 
 
 def test_a_stream_with_processes_gives_the_vectors_of_the_encoder(encoder: TransformerEncoder) -> None:
-    encode = RowEncoder(
-        encoder.model, Pooling.CLS, width=16, dtype=torch.float32, layer=plain_layer, compiled=False
-    )
+    encode = RowEncoder(encoder.model, Pooling.CLS, width=16, dtype=torch.float32, kernels=PLAIN)
     backend = encoder.tokenizer.backend_tokenizer
     windows = [list(WORDS[start : start + 5]) for start in range(0, 20, 5)]
     with torch.inference_mode():

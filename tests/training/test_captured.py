@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sapbert.encoder.batching import TokenRows
 from sapbert.encoder.bert import RowEncoder
-from sapbert.encoder.layers import plain_layer
+from sapbert.encoder.layers import PLAIN
 from sapbert.encoder.rows import Rows
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.pairs.artifact import Pairs
@@ -45,9 +45,7 @@ def both(base: Path, loss: LossName = "ms", leading: int | None = None) -> tuple
 
 
 def in_rows(encoder: TransformerEncoder, plain: Step, rows_apart: int = 4) -> CapturedStep:
-    encode = RowEncoder(
-        encoder.model, encoder.pooling, width=32, dtype=torch.float32, layer=plain_layer, compiled=False
-    )
+    encode = RowEncoder(encoder.model, encoder.pooling, width=32, dtype=torch.float32, kernels=PLAIN)
     return CapturedStep(
         encode, plain, pooling=encoder.pooling, pad_id=0, compiled=False, rows_apart=rows_apart
     )

@@ -21,6 +21,8 @@ from sapbert.encoder.layer_kernels import kept
 
 _WIDE = 64
 """Rows up to this width keep four warps busy."""
+_REGISTERS = 160
+"""Of a thread at most, so that three programs have room beside each other."""
 
 
 @triton.jit
@@ -113,8 +115,8 @@ def _backward(
     tl.store(out + at, of_query.to(value.dtype))
     tl.atomic_add(sums + column, tl.sum(of_query, 0), sem="relaxed")
     of_key = tl.dot(tl.trans(scores), query)
+    # Nothing for the key's bias: it shifts all scores of a token alike, which a softmax does not see.
     tl.store(out + at + DIM, of_key.to(value.dtype))
-    tl.atomic_add(sums + DIM + column, tl.sum(of_key, 0), sem="relaxed")
 
 
 def attend(
@@ -158,11 +160,12 @@ def attend_gradient(
 def _options(dim: int, heads: int, width: int, dropout: float) -> dict[str, Any]:
     return {
         "scale": (dim // heads) ** -0.5,
-        "limit": dropout * 2.0**24,
+        "limit": int(dropout * 2**32),
         "factor": 1 / (1 - dropout),
         "DIM": dim,
         "HEAD": dim // heads,
         "WIDTH": width,
         "DROPS": dropout > 0,
         "num_warps": 4 if width <= _WIDE else 8,
+        "maxnreg": _REGISTERS,
     }

@@ -11,16 +11,15 @@ gradients. What flows through the layers is in the given precision; sums inside 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import PreTrainedModel
 
-from sapbert.encoder.kernels import layer_of
-from sapbert.encoder.layers import SEEDS, Layer, Shape, Weights, dropped, normed
+from sapbert.encoder.kernels import kernels_of
+from sapbert.encoder.layers import SEEDS, Kernels, Shape, Tables, Weights
 from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.rows import WIDTH, Rows
 from sapbert.encoder.transfer import to_device
@@ -89,27 +88,21 @@ class RowEncoder:
         *,
         width: int,
         dtype: torch.dtype,
-        layer: Layer,
-        compiled: bool,
+        kernels: Kernels,
     ) -> None:
-        """Compute in `dtype`, layers by `layer`; `compiled` lets torch fuse what lies before the first."""
+        """Compute in `dtype` by `kernels`."""
         self.model = model
         self._picks = pooling in (Pooling.CLS, Pooling.FIRST)
-        self.width, self.dtype, self._layer = width, dtype, layer
-        self._compiled = compiled
-        self._embed = torch.compile(_embed, fullgraph=True) if compiled else _embed
+        self.width, self.dtype, self._kernels = width, dtype, kernels
         self._layers: list[Weights] = []
         self._parts: list[tuple[nn.Parameter, Tensor, slice]] = []
         for module in model.get_submodule("encoder.layer").children():
             self._layers.append(self._copy(module))
 
     @classmethod
-    def fastest(
-        cls, model: PreTrainedModel, pooling: Pooling, *, dtype: torch.dtype, compiled: bool
-    ) -> RowEncoder:
-        """Compute layers by kernels of our own, where they serve the model on its device."""
-        layer = layer_of(model, width=WIDTH)
-        return cls(model, pooling, width=WIDTH, dtype=dtype, layer=layer, compiled=compiled)
+    def fastest(cls, model: PreTrainedModel, pooling: Pooling, *, dtype: torch.dtype) -> RowEncoder:
+        """Compute by kernels of our own, where they serve the model on its device."""
+        return cls(model, pooling, width=WIDTH, dtype=dtype, kernels=kernels_of(model, width=WIDTH))
 
     def refresh(self) -> None:
         """Copy the weights of the model as they are now."""
@@ -139,12 +132,20 @@ class RowEncoder:
             *((own, of[id(own)], None) for own in embeddings),
         ]
 
+    @property
+    def layers(self) -> int:
+        """How many there are."""
+        return len(self._layers)
+
     def buffers(self) -> Gradients:
         """Make room for the gradients of what is copied, in full precision."""
         return {own: torch.empty_like(own) for own, _, _ in self._parts}
 
-    def __call__(self, rows: RowTensors) -> Tensor:
-        """Return one vector a name, not normalised; a model in training drops out.  # (names, dim)"""
+    def __call__(self, rows: RowTensors, on_gradients: Callable[[int], None] | None = None) -> Tensor:
+        """Return one vector a name, not normalised; a model in training drops out.  # (names, dim)
+
+        When a gradient is taken, `on_gradients` is told each layer, the last first, as its own are found.
+        """
         config = self.model.config
         drops = self.model.training
         shape = Shape(
@@ -154,18 +155,15 @@ class RowEncoder:
             config.hidden_dropout_prob if drops else 0.0,
             config.attention_probs_dropout_prob if drops else 0.0,
         )
-        if self._compiled:
-            # Else it is made anew for the second number of tokens that it meets.
-            for tensor in (rows.ids, rows.positions):
-                torch._dynamo.maybe_mark_dynamic(tensor, 0)  # noqa: SLF001 - its documented name
-        hidden = self._embed(rows.ids, rows.positions, self._tables(), shape).to(self.dtype)  # (tokens, dim)
         last = len(self._layers) - 1
-        seeds = torch.randint(2**31, (last + 1, SEEDS), device=hidden.device) if drops else None
+        seeds = _seeds(last + 2, rows.ids.device) if drops else [None] * (last + 2)
+        embed, compute = self._kernels
+        hidden = embed(rows.ids, rows.positions, seeds[-1], self._tables(), shape, self.dtype)
         for number, layer in enumerate(self._layers):
             picks = rows.picks if self._picks and number == last else None
-            hidden = self._layer(
-                hidden, rows.names, picks, None if seeds is None else seeds[number], layer, shape
-            )
+            if on_gradients is not None:
+                hidden.register_hook(lambda _, number=number: on_gradients(number))
+            hidden = compute(hidden, rows.names, picks, seeds[number], layer, shape)  # (tokens, dim)
         return hidden.float() if self._picks else _mean(hidden, rows)
 
     def _copy(self, layer: nn.Module) -> Weights:
@@ -184,28 +182,24 @@ class RowEncoder:
             self._parts.append((parameter, copy, slice(end, end := end + len(parameter))))
         return copy
 
-    def _tables(self) -> dict[str, Any]:
+    def _tables(self) -> Tables:
         embeddings = self.model.get_submodule("embeddings")
         word, position = (embeddings.get_submodule(name) for name in _EMBEDDINGS[:2])
         assert isinstance(word, nn.Embedding)
         assert isinstance(position, nn.Embedding)
         norm = embeddings.get_submodule("LayerNorm")
-        return {
-            "word": word.weight,
-            "padding": word.padding_idx,
-            "position": position.weight,
+        kind = embeddings.get_parameter("token_type_embeddings.weight")
+        return Tables(
+            (word.weight, position.weight, kind, norm.get_parameter("weight"), norm.get_parameter("bias")),
             # RoBERTa and its kin count positions from the one after the padding's.
-            "first": 0 if position.padding_idx is None else position.padding_idx + 1,
-            "kind": embeddings.get_parameter("token_type_embeddings.weight"),
-            "norm": (norm.weight, norm.bias),
-        }
+            0 if position.padding_idx is None else position.padding_idx + 1,
+            -1 if word.padding_idx is None else word.padding_idx,
+        )
 
 
-def _embed(ids: Tensor, positions: Tensor, tables: dict[str, Any], shape: Shape) -> Tensor:
-    """Look tokens and positions up.  # (tokens,), (tokens,) -> (tokens, dim)"""
-    found = functional.embedding(ids, tables["word"], tables["padding"])
-    found = found + functional.embedding(positions + tables["first"], tables["position"]) + tables["kind"][0]
-    return dropped(normed(found, tables["norm"], shape.epsilon), shape.hidden_dropout)
+def _seeds(places: int, device: torch.device) -> Sequence[Tensor]:
+    """Draw what layers, and at last embeddings, drop by."""
+    return torch.randint(2**31, (places, SEEDS), device=device).unbind()
 
 
 def _mean(hidden: Tensor, rows: RowTensors) -> Tensor:

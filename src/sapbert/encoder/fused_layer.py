@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 
 from sapbert.encoder.attention_kernel import attend, attend_gradient
-from sapbert.encoder.layer_kernels import Normed, add_norm, add_norm_gradient, gelu, gelu_gradient
+from sapbert.encoder.layer_kernels import (
+    Normed,
+    add_norm,
+    add_norm_gradient,
+    gelu,
+    gelu_gradient,
+    norm_in_place,
+)
 from sapbert.encoder.layers import Shape, Weights
 
 _MAPS = len(Weights._fields)
@@ -38,15 +45,14 @@ def fused_layer(
 
 
 def _inferred(hidden: Tensor, names: Tensor, picks: Tensor | None, weights: Weights, shape: Shape) -> Tensor:
-    plainly: dict[str, Any] = {"epsilon": shape.epsilon, "dropout": 0.0, "keeps": False}
+    """Compute a layer in the place of `hidden`: a copy of the residual would cost as much as adding to it."""
     found = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **_attending(shape))
     if picks is not None:
         hidden, found = hidden.index_select(0, picks), found.index_select(0, picks)
-    product, bias = found @ weights.joined[0].T, weights.joined[1]
-    middle = add_norm(product, bias, hidden, weights.first_norm, None, **plainly).out
-    active = torch._addmm_activation(weights.up[1], middle, weights.up[0].T, use_gelu=True)  # noqa: SLF001
-    product, bias = active @ weights.down[0].T, weights.down[1]
-    return add_norm(product, bias, middle, weights.second_norm, None, **plainly).out
+    norming = partial(norm_in_place, epsilon=shape.epsilon)
+    hidden = norming(hidden.addmm_(found, weights.joined[0].T), weights.joined[1], weights.first_norm)
+    active = torch._addmm_activation(weights.up[1], hidden, weights.up[0].T, use_gelu=True)  # noqa: SLF001
+    return norming(hidden.addmm_(active, weights.down[0].T), weights.down[1], weights.second_norm)
 
 
 class _Layer(torch.autograd.Function):
@@ -61,7 +67,7 @@ class _Layer(torch.autograd.Function):
         *flat: Tensor,
     ) -> Tensor:
         weights = _weights(flat)
-        norming: dict[str, Any] = {"epsilon": shape.epsilon, "dropout": shape.hidden_dropout, "keeps": True}
+        norming: dict[str, Any] = {"epsilon": shape.epsilon, "dropout": shape.hidden_dropout}
         qkv = hidden @ weights.qkv[0].T
         attended = attend(qkv, weights.qkv[1], names, _seed(seeds, 0), **_attending(shape))
         residual = hidden
@@ -95,7 +101,7 @@ class _Layer(torch.autograd.Function):
         down = product.T @ active
         product = gelu_gradient(product @ weights.down[0], up, weights.up[1], of_up)
         raised = product.T @ first.out
-        given, gain = torch.addmm(residual, product, weights.up[0]), weights.first_norm[0]
+        given, gain = residual.addmm_(product, weights.up[0]), weights.first_norm[0]
         residual, product = norming(given, first, gain, _seed(seeds, 1), of_first)
         joined = product.T @ attended
         given = product @ weights.joined[0]
@@ -105,7 +111,7 @@ class _Layer(torch.autograd.Function):
         product = attend_gradient(given, qkv, bias, names, seed, of_qkv, **_attending(shape))
         looked = product.T @ hidden
         found = _flat(sums.to(hidden.dtype), looked, joined, raised, down)
-        return torch.addmm(residual, product, weights.qkv[0]), None, None, None, None, *found
+        return residual.addmm_(product, weights.qkv[0]), None, None, None, None, *found
 
 
 def _flat(sums: Tensor, qkv: Tensor, joined: Tensor, up: Tensor, down: Tensor) -> list[Tensor]:

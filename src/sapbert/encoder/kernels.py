@@ -16,13 +16,26 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from sapbert.encoder.layers import SEEDS, Layer, Shape, Weights, plain_layer
+from sapbert.encoder.layers import (
+    PLAIN,
+    SEEDS,
+    Embed,
+    Kernels,
+    Layer,
+    Shape,
+    Tables,
+    Weights,
+    plain_embed,
+    plain_layer,
+)
 from sapbert.encoder.rows import PADDING
 
 _HEADS = (16, 32, 64, 128)
 """What a kernel lays out on the chip is a power of two, and at least what a matrix unit takes."""
 _ROWS, _NAME, _APART = 3, 9, 5
 """Rows of the example, tokens of a name in it, and every which token is picked."""
+_WORDS = 11
+"""That tokens of the example are of; the first of them is padding."""
 _RARELY = 2.0**-30
 """A dropout below the steps in which chance is drawn."""
 _TOLERANCE = 0.03
@@ -43,19 +56,19 @@ class Sizes(NamedTuple):
     """Tokens of a row."""
 
 
-def layer_of(model: PreTrainedModel, *, width: int) -> Layer:
-    """Return the fastest way to compute a model's layers where it is; it is tried, and told, once."""
+def kernels_of(model: PreTrainedModel, *, width: int) -> Kernels:
+    """Return the fastest way to compute a model where it is; it is tried, and told, once."""
     config = model.config
     sizes = Sizes(config.num_attention_heads, config.hidden_size, config.intermediate_size, width)
-    return layer_for(model.device, sizes)
+    return kernels_for(model.device, sizes)
 
 
 @cache
-def layer_for(device: torch.device, sizes: Sizes) -> Layer:
-    """Return the fastest way to compute layers of these sizes on a device."""
+def kernels_for(device: torch.device, sizes: Sizes) -> Kernels:
+    """Return the fastest way to compute models of these sizes on a device."""
     if device.type != "cuda" or sizes.dim // sizes.heads not in _HEADS:
-        return plain_layer
-    return proven("layers", partial(_fused, device, sizes), plain_layer)
+        return PLAIN
+    return proven("layers", partial(_fused, device, sizes), PLAIN)
 
 
 def proven(what: str, prepare: Callable[[], Proven], plain: Proven) -> Proven:
@@ -79,11 +92,55 @@ def hold(found: Sequence[Tensor], expected: Sequence[Tensor], *, tolerance: floa
             raise ArithmeticError(f"they are {apart:.2g} off, where rounding is {tolerance:.2g}")
 
 
-def _fused(device: torch.device, sizes: Sizes) -> Layer:
+def _fused(device: torch.device, sizes: Sizes) -> Kernels:
+    from sapbert.encoder.embedding_kernel import fused_embed
     from sapbert.encoder.fused_layer import fused_layer
 
+    try_embed(fused_embed, device, sizes)
     try_layer(fused_layer, device, sizes)
-    return fused_layer
+    return Kernels(fused_embed, fused_layer)
+
+
+def try_embed(
+    embed: Embed, device: torch.device, sizes: Sizes, *, dtype: torch.dtype = torch.bfloat16
+) -> None:
+    """Look tokens up, with their gradients, and refuse them where they are wrong."""
+    heads, dim, _, width = sizes
+    tokens = torch.arange(_ROWS * width, dtype=torch.int32, device=device)
+    ids, positions, seed = tokens % _WORDS, tokens % _NAME, torch.ones(1, dtype=torch.int64, device=device)
+    rng = torch.Generator().manual_seed(0)
+    *weights, given = (
+        torch.randn(*size, generator=rng).to(device)
+        for size in ((_WORDS, dim), (_NAME + 1, dim), (2, dim), (dim,), (dim,), (len(tokens), dim))
+    )
+    plain, rarely = (Shape(heads, width, 1e-12, dropout, 0.0) for dropout in (0.0, _RARELY))
+    for drawn, shape in ((seed, rarely), (None, plain)):
+        found, expected = (
+            _embedded(way, ids, positions, seeds, weights, given, like, kind)
+            for way, seeds, like, kind in (
+                (embed, drawn, shape, dtype),
+                (plain_embed, None, plain, torch.float32),
+            )
+        )
+        hold(found, expected, tolerance=_TOLERANCE)
+
+
+def _embedded(
+    embed: Embed,
+    ids: Tensor,
+    positions: Tensor,
+    seed: Tensor | None,
+    weights: Sequence[Tensor],
+    given: Tensor,
+    shape: Shape,
+    dtype: torch.dtype,
+) -> list[Tensor]:
+    """Return what stands for tokens, and the gradient of all tables."""
+    leaves = [tensor.clone().requires_grad_() for tensor in weights]
+    word, position, kind, gain, shift = leaves
+    tables = Tables((word, position, kind, gain, shift), 1, 0)
+    found = embed(ids, positions, seed, tables, shape, dtype)
+    return [found, *torch.autograd.grad(found, leaves, given.to(dtype))]
 
 
 def try_layer(
@@ -105,7 +162,7 @@ def try_layer(
         found = _with_gradients(layer, inputs, names, picked, drawn, shape)
         hold(found, expected, tolerance=_TOLERANCE)
     with torch.no_grad():
-        inferred = layer(inputs[0], names, picks, None, _weights(inputs), plain)
+        inferred = layer(inputs[0].clone(), names, picks, None, _weights(inputs), plain)
     hold([inferred], expected[:1], tolerance=_TOLERANCE)
 
 

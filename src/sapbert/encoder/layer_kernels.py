@@ -17,23 +17,25 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_ROWS = 4
-"""Tokens that a program normalises."""
-_SUMMED_ROWS, _SUMMED_TILES = 4, 5
+_ROWS, _WARPS = 1, 1
+"""Tokens that a program normalises, and groups of threads that do so."""
+_SUMMED_ROWS, _SUMMED_TILES, _SUMMED_WARPS, _SUMMED_STAGES = 2, 6, 2, 1
 """The same for the gradient: at once, and times, as each program adds to the sums once."""
-_TOKENS, _COLUMNS, _TILES = 8, 256, 8
-"""A program of the activation takes so many tokens and columns; for the gradient so many times."""
+_TOKENS, _COLUMNS = 4, 1024
+"""A program of the activation takes so many tokens and columns."""
+_BACK_TOKENS, _BACK_COLUMNS, _TILES, _BACK_WARPS, _BACK_STAGES = 2, 1024, 8, 4, 2
+"""The same for the gradient, and so many times."""
 
 
 @triton.jit
 def kept(seed, place, limit, factor):
     """What each number is multiplied with: 0 where it is dropped."""
-    # The finaliser of MurmurHash3: ten operations, where Triton's own generator takes a hundred.
+    # The finaliser of MurmurHash3 without its last step, which mixes lower bits: eight operations, where
+    # Triton's own generator takes a hundred. Compared as it is, for to make it a float costs as much again.
     mixed = (place.to(tl.uint32) * 0x9E3779B1) ^ seed
     mixed = (mixed ^ (mixed >> 16)) * 0x85EBCA6B
     mixed = (mixed ^ (mixed >> 13)) * 0xC2B2AE35
-    mixed = mixed ^ (mixed >> 16)
-    return tl.where((mixed >> 8).to(tl.float32) < limit, 0.0, factor)
+    return tl.where(mixed < limit.to(tl.uint32), 0.0, factor)
 
 
 @triton.jit
@@ -55,16 +57,18 @@ def _norm_forward(
     BLOCK: tl.constexpr,  # noqa: N803
     ROWS: tl.constexpr,  # noqa: N803
     DROPS: tl.constexpr,  # noqa: N803
-    KEEPS: tl.constexpr,  # noqa: N803
+    WHOLE: tl.constexpr,  # noqa: N803
 ):
     token, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     inside = column < DIM
     at, here = token[:, None] * DIM + column[None, :], (token < tokens)[:, None] & inside[None, :]
+    # Not `WHOLE`: the residual is in the product already, and no gradient needs what is normalised.
     added = tl.load(product + at, here, 0.0).to(tl.float32)
     added += tl.load(bias + column, inside, 0.0).to(tl.float32)[None, :]
     if DROPS:
         added *= kept(tl.load(seeds).to(tl.uint32), at, limit, factor)
-    added += tl.load(residual + at, here, 0.0).to(tl.float32)
+    if WHOLE:
+        added += tl.load(residual + at, here, 0.0).to(tl.float32)
     # As it is kept for the gradient.
     added = added.to(out.dtype.element_ty).to(tl.float32)
     mean = tl.sum(added, 1) / DIM
@@ -73,7 +77,7 @@ def _norm_forward(
     found = apart * scale[:, None] * tl.load(gain + column, inside, 0.0).to(tl.float32)[None, :]
     found += tl.load(shift + column, inside, 0.0).to(tl.float32)[None, :]
     tl.store(out + at, found.to(out.dtype.element_ty), here)
-    if KEEPS:
+    if WHOLE:
         tl.store(total + at, added.to(out.dtype.element_ty), here)
         tl.store(stats + token, mean, token < tokens)
         tl.store(stats + tokens + token, scale, token < tokens)
@@ -96,15 +100,16 @@ def _norm_backward(
     BLOCK: tl.constexpr,  # noqa: N803
     ROWS: tl.constexpr,  # noqa: N803
     TILES: tl.constexpr,  # noqa: N803
+    STAGES: tl.constexpr,  # noqa: N803
     DROPS: tl.constexpr,  # noqa: N803
 ):
     column = tl.arange(0, BLOCK)
     inside = column < DIM
     weight = tl.load(gain + column, inside, 0.0).to(tl.float32)
-    of_bias = tl.zeros((BLOCK,), tl.float32)
-    of_gain = tl.zeros((BLOCK,), tl.float32)
-    of_shift = tl.zeros((BLOCK,), tl.float32)
-    for tile in range(TILES):
+    of_bias = tl.zeros((ROWS, BLOCK), tl.float32)
+    of_gain = tl.zeros((ROWS, BLOCK), tl.float32)
+    of_shift = tl.zeros((ROWS, BLOCK), tl.float32)
+    for tile in tl.range(TILES, num_stages=STAGES):
         token = (tl.program_id(0) * TILES + tile) * ROWS + tl.arange(0, ROWS)
         at, here = token[:, None] * DIM + column[None, :], (token < tokens)[:, None] & inside[None, :]
         mean, scale = (
@@ -121,12 +126,13 @@ def _norm_backward(
         if DROPS:
             found *= kept(tl.load(seeds).to(tl.uint32), at, limit, factor)
             tl.store(dropped + at, found.to(out.dtype.element_ty), here)
-        of_bias += tl.sum(tl.where(here, found, 0.0), 0)
-        of_gain += tl.sum(given * normed, 0)
-        of_shift += tl.sum(given, 0)
-    tl.atomic_add(sums + column, of_bias, inside, sem="relaxed")
-    tl.atomic_add(sums + DIM + column, of_gain, inside, sem="relaxed")
-    tl.atomic_add(sums + 2 * DIM + column, of_shift, inside, sem="relaxed")
+        of_bias += tl.where(here, found, 0.0)
+        of_gain += given * normed
+        of_shift += given
+    # Added up across threads but once.
+    tl.atomic_add(sums + column, tl.sum(of_bias, 0), inside, sem="relaxed")
+    tl.atomic_add(sums + DIM + column, tl.sum(of_gain, 0), inside, sem="relaxed")
+    tl.atomic_add(sums + 2 * DIM + column, tl.sum(of_shift, 0), inside, sem="relaxed")
 
 
 @triton.jit
@@ -170,20 +176,21 @@ def _gelu_backward(
     ROWS: tl.constexpr,  # noqa: N803
     COLUMNS: tl.constexpr,  # noqa: N803
     TILES: tl.constexpr,  # noqa: N803
+    STAGES: tl.constexpr,  # noqa: N803
 ):
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < WIDE
     added = tl.load(bias + column, inside, 0.0).to(tl.float32)[None, :]
-    of_bias = tl.zeros((COLUMNS,), tl.float32)
-    for tile in range(TILES):
+    of_bias = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for tile in tl.range(TILES, num_stages=STAGES):
         token = (tl.program_id(0) * TILES + tile) * ROWS + tl.arange(0, ROWS)
         at, here = token[:, None] * WIDE + column[None, :], (token < tokens)[:, None] & inside[None, :]
         value = tl.load(product + at, here, 0.0).to(tl.float32) + added
         density, share = _bell(value)
         found = tl.load(gradient + at, here, 0.0).to(tl.float32) * (share + value * density)
         tl.store(gradient + at, found.to(gradient.dtype.element_ty), here)
-        of_bias += tl.sum(found, 0)
-    tl.atomic_add(sums + column, of_bias, inside, sem="relaxed")
+        of_bias += found
+    tl.atomic_add(sums + column, tl.sum(of_bias, 0), inside, sem="relaxed")
 
 
 class Normed(NamedTuple):
@@ -205,17 +212,26 @@ def add_norm(
     *,
     epsilon: float,
     dropout: float,
-    keeps: bool,
 ) -> Normed:
     """Add a bias, drop out, add the residual, normalise.  # (tokens, dim), ... -> (tokens, dim)"""
-    tokens, dim = product.shape
-    out = torch.empty_like(product)
-    total = torch.empty_like(product) if keeps else out
-    stats = torch.empty(2, tokens if keeps else 0, dtype=torch.float32, device=product.device)
-    options = {**_dropping(dim, dropout), "ROWS": _ROWS, "KEEPS": keeps, "epsilon": epsilon, "num_warps": 4}
-    arguments = (product, bias, residual, *norm, bias if seed is None else seed, out, total, stats, tokens)
-    _norm_forward[(triton.cdiv(tokens, _ROWS),)](*arguments, **options)
+    out, total = torch.empty_like(product), torch.empty_like(product)
+    stats = torch.empty(2, len(product), dtype=torch.float32, device=product.device)
+    arguments = product, bias, residual, *norm, bias if seed is None else seed, out, total, stats
+    _norm(*arguments, epsilon=epsilon, dropout=dropout, whole=True)
     return Normed(out, total, stats)
+
+
+def norm_in_place(total: Tensor, bias: Tensor, norm: tuple[Tensor, Tensor], *, epsilon: float) -> Tensor:
+    """Add a bias and normalise, where no gradient is asked for.  # (tokens, dim), ... -> (tokens, dim)"""
+    _norm(total, bias, total, *norm, bias, total, total, total, epsilon=epsilon, dropout=0.0, whole=False)
+    return total
+
+
+def _norm(product: Tensor, *others: Tensor, epsilon: float, dropout: float, whole: bool) -> None:
+    tokens, dim = product.shape
+    options = {**dropping(dim, dropout), "ROWS": _ROWS, "WHOLE": whole, "num_warps": _WARPS}
+    grid = (triton.cdiv(tokens, _ROWS),)
+    _norm_forward[grid](product, *others, tokens, epsilon, **options)
 
 
 def add_norm_gradient(
@@ -225,7 +241,8 @@ def add_norm_gradient(
     tokens, dim = gradient.shape
     out = torch.empty_like(gradient)
     product = torch.empty_like(gradient) if dropout else out
-    options = {**_dropping(dim, dropout), "ROWS": _SUMMED_ROWS, "TILES": _SUMMED_TILES, "num_warps": 8}
+    shape = {"ROWS": _SUMMED_ROWS, "TILES": _SUMMED_TILES, "STAGES": _SUMMED_STAGES}
+    options = {**dropping(dim, dropout), **shape, "num_warps": _SUMMED_WARPS}
     arguments = (normed.total, normed.stats, gain, gain if seed is None else seed, out, product, sums, tokens)
     _norm_backward[(triton.cdiv(tokens, _SUMMED_ROWS * _SUMMED_TILES),)](gradient, *arguments, **options)
     return out, product
@@ -243,15 +260,17 @@ def gelu(product: Tensor, bias: Tensor) -> Tensor:
 def gelu_gradient(gradient: Tensor, product: Tensor, bias: Tensor, sums: Tensor) -> Tensor:
     """Turn `gradient` into that of the product, in its place; add the bias's to `sums` (wide,)."""
     tokens, wide = product.shape
-    grid = triton.cdiv(tokens, _TOKENS * _TILES), triton.cdiv(wide, _COLUMNS)
-    shape = {"WIDE": wide, "ROWS": _TOKENS, "COLUMNS": _COLUMNS, "TILES": _TILES}
-    _gelu_backward[grid](gradient, product, bias, sums, tokens, **shape)
+    grid = triton.cdiv(tokens, _BACK_TOKENS * _TILES), triton.cdiv(wide, _BACK_COLUMNS)
+    shape = {"WIDE": wide, "ROWS": _BACK_TOKENS, "COLUMNS": _BACK_COLUMNS, "TILES": _TILES}
+    options = {"STAGES": _BACK_STAGES, "num_warps": _BACK_WARPS}
+    _gelu_backward[grid](gradient, product, bias, sums, tokens, **shape, **options)
     return gradient
 
 
-def _dropping(dim: int, dropout: float) -> dict[str, Any]:
+def dropping(dim: int, dropout: float) -> dict[str, Any]:
+    """Tell kernels of rows of `dim` numbers what to drop."""
     return {
-        "limit": dropout * 2.0**24,
+        "limit": int(dropout * 2**32),
         "factor": 1 / (1 - dropout),
         "DIM": dim,
         "BLOCK": triton.next_power_of_2(dim),

@@ -1,8 +1,8 @@
-"""One layer of BERT over names that share rows, the plain way, which runs anywhere.
+"""Embeddings and layers of BERT over names that share rows: the plain way, which runs anywhere.
 
 A row holds several names, and a token may look at tokens of its own name only. The plain way computes the
-scores of a whole row and drops those across names. On a GPU the layer is written out with kernels of our own
-(`fused_layer`), where these serve (`kernels`); both take and give the same.
+scores of a whole row and drops those across names. On a GPU both are written out with kernels of our own
+(`embedding_kernel`, `fused_layer`), where these serve (`kernels`); they take and give the same.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -41,6 +42,33 @@ class Shape:
     attention_dropout: float
 
 
+class Tables(NamedTuple):
+    """What stands for tokens."""
+
+    weights: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+    """Of words, positions, kinds of input, and of what normalises: gain and shift."""
+    first: int
+    """The row of the first position."""
+    padding: int
+    """The word that learns nothing, or -1."""
+
+
+class Embed(Protocol):
+    """A way to look tokens up."""
+
+    def __call__(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        seed: Tensor | None,
+        tables: Tables,
+        shape: Shape,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        """Return what stands for each token, in `dtype`.  # (tokens,), (tokens,), (1,) -> (tokens, dim)"""
+        ...
+
+
 class Layer(Protocol):
     """A way to compute a layer."""
 
@@ -56,9 +84,32 @@ class Layer(Protocol):
         """Return what the layer gives for all tokens, or for some `picks` of them.
 
         `names` numbers the name of each token; `seeds` (3,) are what dropout may be drawn from, none where
-        nothing is dropped.  # (tokens, dim), (tokens,), (picks,) -> (tokens or picks, dim)
+        nothing is dropped. Where no gradient is asked for, `hidden` may be used up.
+        # (tokens, dim), (tokens,), (picks,) -> (tokens or picks, dim)
         """
         ...
+
+
+class Kernels(NamedTuple):
+    """What a model is computed by."""
+
+    embed: Embed
+    layer: Layer
+
+
+def plain_embed(
+    ids: Tensor,
+    positions: Tensor,
+    seed: Tensor | None,  # noqa: ARG001 - torch's own dropout draws for itself
+    tables: Tables,
+    shape: Shape,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Embed tokens with torch's own operations; fits `Embed`."""
+    word, position, kind, *norm = tables.weights
+    found = functional.embedding(ids, word, tables.padding if tables.padding >= 0 else None)
+    found = found + functional.embedding(positions + tables.first, position) + kind[0]
+    return dropped(normed(found, (norm[0], norm[1]), shape.epsilon), shape.hidden_dropout).to(dtype)
 
 
 def plain_layer(
@@ -78,6 +129,9 @@ def plain_layer(
     found = functional.linear(functional.gelu(functional.linear(middle, *weights.up)), *weights.down)
     found = dropped(found, shape.hidden_dropout)
     return normed(middle + found, weights.second_norm, shape.epsilon)
+
+
+PLAIN = Kernels(plain_embed, plain_layer)
 
 
 def attend_plainly(qkv: Tensor, names: Tensor, shape: Shape) -> Tensor:

@@ -35,9 +35,12 @@ class TokenProcesses:
         self._free: SimpleQueue[_Process] = SimpleQueue()
 
     def __enter__(self) -> Self:
+        started = [self._stack.enter_context(_Process()) for _ in range(self._count)]
+        # Not before the last has started: what is too long for a pipe is waited for until it is read.
         settings = self._tokenizer.to_str()
-        for _ in range(self._count):
-            self._free.put(self._stack.enter_context(_Process(settings)))
+        for process in started:
+            process.send(settings)
+            self._free.put(process)
         return self
 
     def __exit__(
@@ -57,7 +60,7 @@ class TokenProcesses:
 class _Process:
     """One process, told and asked through its input and output."""
 
-    def __init__(self, settings: str) -> None:
+    def __init__(self) -> None:
         # A session of its own, so that Ctrl-C reaches the caller alone.
         self._process = subprocess.Popen(  # noqa: S603 - nothing of it comes from outside
             [sys.executable, "-m", __name__],
@@ -66,7 +69,6 @@ class _Process:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TOKENIZERS_PARALLELISM": "false"},
             start_new_session=True,
         )
-        self._send(settings)
 
     def __enter__(self) -> Self:
         return self
@@ -80,13 +82,14 @@ class _Process:
     def split(self, names: list[str]) -> TokenRows:
         assert self._process.stdout is not None
         try:
-            self._send(names)
+            self.send(names)
             ids, special, offsets = pickle.load(self._process.stdout)  # noqa: S301 - of a process of ours
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
             raise SapbertError("a process that tokenises names has ended; is memory short?") from error
         return TokenRows(ids, special, offsets)
 
-    def _send(self, message: str | list[str]) -> None:
+    def send(self, message: str | list[str]) -> None:
+        """Send a tokenizer, then names."""
         assert self._process.stdin is not None
         pickle.dump(message, self._process.stdin, pickle.HIGHEST_PROTOCOL)
         self._process.stdin.flush()

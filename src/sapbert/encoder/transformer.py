@@ -224,7 +224,7 @@ class TransformerEncoder:
             return None
         if self.max_length > WIDTH or not can_lay(self.model, self.pooling):
             return None
-        encode = RowEncoder.fastest(self.model, self.pooling, dtype=self._dtype, compiled=False)
+        encode = RowEncoder.fastest(self.model, self.pooling, dtype=self._dtype)
         cut_to(self.tokenizer, self.max_length)
         pad_id, processes = self.tokenizer.pad_token_id, processes_for(names)
         return RowStream(encode, backend, self.pooling, pad_id=pad_id, processes=processes)

@@ -7,24 +7,29 @@ pass. The state is that of `torch.optim.AdamW`, in its place, so that checkpoint
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import triton
 import triton.language as tl
 from numpy.typing import NDArray
 from torch import Tensor
 
-_BLOCK = 2048
-"""Numbers that a program takes."""
+BLOCK = 2048
+"""Numbers that a program takes at most."""
 _TOGETHER = 16
 """Numbers of a parameter are a multiple of this, and begin at one of as many bytes, so that a thread reads
 several at once."""
 COLUMNS = 6
 """Of a table: where weights, first and second means, gradients and copies begin, and how many there are."""
 
+Which = Literal["all", "present", "absent"]
+
 
 @triton.jit
 def _step(
     table,
+    present,
     rates,
     beta1,
     beta2,
@@ -32,17 +37,24 @@ def _step(
     decay,
     HALF: tl.constexpr,  # noqa: N803 - Triton's way to write what is known when a kernel is made
     COPIES: tl.constexpr,  # noqa: N803
+    WHICH: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
     row = table + tl.program_id(0) * 6
     place = tl.arange(0, BLOCK)
-    here = place < tl.multiple_of(tl.load(row + 5), 16)
+    numbers = tl.load(row + 5)
+    if WHICH != "all":
+        asked = tl.load(present + tl.program_id(0)) != 0
+        numbers = tl.where(asked == (WHICH == "present"), numbers, 0)
+    here = place < tl.multiple_of(numbers, 16)
     given = tl.bfloat16 if HALF else tl.float32
     own = tl.multiple_of(tl.load(row).to(tl.pointer_type(tl.float32)), 16) + place
     first = tl.multiple_of(tl.load(row + 1).to(tl.pointer_type(tl.float32)), 16) + place
     second = tl.multiple_of(tl.load(row + 2).to(tl.pointer_type(tl.float32)), 16) + place
-    gradients = tl.multiple_of(tl.load(row + 3).to(tl.pointer_type(given)), 16) + place
-    gradient = tl.load(gradients, here, 0.0).to(tl.float32)
+    gradient = tl.zeros((BLOCK,), tl.float32)
+    if WHICH != "absent":
+        gradients = tl.multiple_of(tl.load(row + 3).to(tl.pointer_type(given)), 16) + place
+        gradient = tl.load(gradients, here, 0.0).to(tl.float32)
     rate, first_share, second_share = tl.load(rates), tl.load(rates + 1), tl.load(rates + 2)
     mean = beta1 * tl.load(first, here, 0.0) + (1 - beta1) * gradient
     square = beta2 * tl.load(second, here, 0.0) + (1 - beta2) * gradient * gradient
@@ -56,21 +68,26 @@ def _step(
         tl.store(copies, weight.to(given), here)
 
 
-def programs(numbers: int) -> int:
+def programs(numbers: int, block: int) -> int:
     """Return how many programs, each a row of a table, take the step of a parameter with so many numbers."""
-    return -(-numbers // _BLOCK)
+    return -(-numbers // block)
 
 
-def rows_of(own: Tensor, first: Tensor, second: Tensor, gradient: Tensor, copy: Tensor) -> NDArray[np.int64]:
-    """Write down where programs find a parameter; what is there may change later.  # (programs, 6)"""
+def rows_of(
+    own: Tensor, first: Tensor, second: Tensor, gradient: Tensor, copy: Tensor, block: int
+) -> NDArray[np.int64]:
+    """Write down where programs find a parameter, each a block of it; what is there may change later.
+
+    # (programs, 6)
+    """
     numbers, parts = own.numel(), (own, first, second, gradient, copy)
     if any(part.numel() != numbers or not part.is_contiguous() for part in parts):
         raise ValueError("all that a step reads and writes of a parameter is contiguous and of one size")
-    if any(place % _TOGETHER for place in (numbers, *(part.data_ptr() for part in parts))):
+    if any(place % _TOGETHER for place in (numbers, block, *(part.data_ptr() for part in parts))):
         raise ValueError(f"a parameter of {numbers} numbers is not laid out in multiples of {_TOGETHER}")
-    starts = np.arange(0, numbers, _BLOCK)
+    starts = np.arange(0, numbers, block)
     columns = [part.data_ptr() + starts * part.element_size() for part in parts]
-    return np.stack([*columns, np.minimum(numbers - starts, _BLOCK)], axis=1)
+    return np.stack([*columns, np.minimum(numbers - starts, block)], axis=1)
 
 
 def step(
@@ -82,11 +99,15 @@ def step(
     *,
     half: bool,
     copies: bool,
+    present: Tensor | None = None,
+    which: Which = "all",
 ) -> None:
     """Take one step; gradients and copies are bfloat16 if `half`, and weights are copied if `copies`.
 
     `rates` (3,) are the learning rate, and how much of the two means is there after so many steps: of the
-    second its root.
+    second its root. Of the rows of the table, those that are `present`, or those that are not, which have no
+    gradient and need none to be there.
     """
-    options = {"HALF": half, "COPIES": copies, "BLOCK": _BLOCK, "num_warps": 4}
-    _step[(len(table),)](table, rates, *betas, epsilon, decay, **options)
+    options = {"HALF": half, "COPIES": copies, "WHICH": which, "BLOCK": BLOCK, "num_warps": 4}
+    flags = table if present is None else present
+    _step[(len(table),)](table, flags, rates, *betas, epsilon, decay, **options)

@@ -29,17 +29,18 @@ from sapbert.training.sheet import Sheet
 from sapbert.training.step import Scale, Step, StepReport, random_state, replayed
 
 if TYPE_CHECKING:
-    from sapbert.training.update import Update
+    from sapbert.training.update import Tables, Update
 
-_ROWS_APART = 4
-"""Numbers of rows are multiples of this: few graphs, and a hundred tokens of padding on average."""
+_ROWS_APART = 2
+"""Numbers of rows are multiples of this: few graphs, and one row of padding on average."""
 _WARMING = 2
 """Times a step is computed before it is captured, so that libraries have made what they keep."""
 
 Found = TypeVar("Found")
 _Found = tuple[Gradients, StepReport]
 _Run = Callable[[], _Found]
-_Compute = Callable[[], tuple[Sequence[Tensor], StepReport]]
+_OnGradients = Callable[[int], None]
+_Compute = Callable[..., tuple[Sequence[Tensor], StepReport]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +113,14 @@ class CapturedStep:
         packed = sheet.packed.to(device, non_blocking=True, copy=True)
         rows, labels, share = sheet.parts(packed)
 
-        def compute() -> tuple[Sequence[Tensor], StepReport]:
-            vectors = functional.normalize(self._encode(rows), dim=-1)
+        def compute(on_gradients: _OnGradients | None = None) -> tuple[Sequence[Tensor], StepReport]:
+            vectors = functional.normalize(self._encode(rows, on_gradients), dim=-1)
             objective, report = self._objective(vectors, labels, share)
             return torch.autograd.grad(objective, self._encode.leaves), report
 
         if self._update is None:
             return _Prepared(packed, self._with_gradients(compute))
-        return _Prepared(packed, self._with_update(compute, self._update))
+        return _Prepared(packed, self._with_update(compute, self._update, rows.ids))
 
     def _with_gradients(self, compute: _Compute) -> _Run:
         """Leave the gradient of each parameter."""
@@ -134,24 +135,51 @@ class CapturedStep:
         graph, found = self._captured(whole, whole)
         return partial(_replay, graph, whole, found)
 
-    def _with_update(self, compute: _Compute, update: Update) -> _Run:
+    def _with_update(self, compute: _Compute, update: Update, ids: Tensor) -> _Run:
         """Leave the parameters changed, and no gradients."""
         self._encode.refresh()
         tables = update.tables()
+        if self._plain.device.type != "cuda":
+            return lambda: ({}, self._updated_after(compute, update, tables, ids))
 
         def whole() -> tuple[Sequence[Tensor], StepReport]:
-            found, report = compute()
-            if self._plain.device.type != "cuda":
-                update.fill(tables, found)
-            update.take(tables)
+            # Beside what is computed of other layers: that waits for products, an update for memory.
+            main, aside = self._main, self._aside
+
+            def beside(take: Callable[..., None], what: Tensor | int) -> None:
+                aside.wait_stream(main)
+                with torch.cuda.stream(aside):
+                    take(tables, what)
+
+            beside(update.take_absent, ids)
+            found, report = compute(partial(beside, update.take_layer))
+            update.take_rest(tables)
+            main.wait_stream(aside)
             return found, report
 
-        if self._plain.device.type != "cuda":
-            return lambda: ({}, whole()[1])
         graph, (found, report) = self._captured(compute, whole)
         # Gradients lie where they lay when the graph was captured.
         update.fill(tables, found)
         return partial(_replay, graph, whole, ({}, report))
+
+    def _updated_after(self, compute: _Compute, update: Update, tables: Tables, ids: Tensor) -> StepReport:
+        """Update once all gradients are found, which without a graph lie somewhere else each time."""
+        found, report = compute()
+        update.fill(tables, found)
+        update.take_absent(tables, ids)
+        for number in range(self._encode.layers):
+            update.take_layer(tables, number)
+        update.take_rest(tables)
+        return report
+
+    @cached_property
+    def _main(self) -> torch.cuda.Stream:
+        """Goes first where two could go on."""
+        return torch.cuda.Stream(self._plain.device, priority=-1)
+
+    @cached_property
+    def _aside(self) -> torch.cuda.Stream:
+        return torch.cuda.Stream(self._plain.device)
 
     @cached_property
     def _buffers(self) -> Gradients:
@@ -161,16 +189,15 @@ class CapturedStep:
         self, warm: Callable[[], object], whole: Callable[[], Found]
     ) -> tuple[torch.cuda.CUDAGraph, Found]:
         """Make a graph of what is computed; graphs share their memory, as one runs at a time."""
-        device = self._plain.device
-        graph, aside = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
+        device, graph, main = self._plain.device, torch.cuda.CUDAGraph(), self._main
         with replayed(random_state(device), device):
-            aside.wait_stream(torch.cuda.current_stream(device))
-            with torch.cuda.stream(aside):
+            main.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(main):
                 for _ in range(_WARMING):
                     warm()
-            torch.cuda.current_stream(device).wait_stream(aside)
+            torch.cuda.current_stream(device).wait_stream(main)
             # Of this thread alone: another pins memory for the next batches meanwhile.
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, self._pool, main, capture_error_mode="thread_local"):
                 found = whole()
         self._pool = graph.pool()
         return graph, found

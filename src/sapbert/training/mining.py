@@ -85,7 +85,9 @@ def mine(
     """
     if settings.triplets == "off":
         return HardPairs(positives, negatives)
-    distances = torch.cdist(anchors.detach(), references.detach())  # (n, m)
+    # Of unit vectors, so that the loss's cosines serve where both are compiled together.
+    cosines = anchors.detach() @ references.detach().T
+    distances = (2 - 2 * cosines).clamp(min=0).sqrt()  # (n, m)
     # A comparison with NaN is False: asked this way round such pairs are kept, and the loss shows the NaN.
     match settings.triplets:
         case "easy":

@@ -7,7 +7,7 @@ To it there is nothing to do, as parameters have no gradient when it is asked to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,15 +19,29 @@ from sapbert.encoder.kernels import hold
 from sapbert.encoder.transfer import sendable
 from sapbert.training import adamw_kernel
 
-_Tables = tuple[Tensor, Tensor]
 _TRIED = 4112
 """Numbers of a parameter that is tried: more than a program takes, and not a multiple of that."""
+_PARTS: tuple[adamw_kernel.Which, ...] = ("absent", "present")
 _ROUNDING, _HALF_ROUNDING = 1e-5, 2.0**-7
 """By norm, of steps and of their copies."""
 
 
+class Tables(NamedTuple):
+    """Where the kernel finds parameters and what belongs to them."""
+
+    layers: Tensor
+    """Of all layers, one after the other; they are copied."""
+    words: Tensor
+    """Embeddings of words, some of them a row."""
+    others: Tensor
+
+
 class Update:
-    """Steps of AdamW over the parameters that a `RowEncoder` has copied, and over those it has not."""
+    """Steps of AdamW over the parameters of a `RowEncoder`.
+
+    They are taken in parts, each as soon as its gradients are found. Most words are in no name of a batch:
+    without a gradient, their steps are taken before there is any.
+    """
 
     def __init__(self, optimizer: torch.optim.Optimizer, encode: RowEncoder) -> None:
         """Try the kernel, take up the state of the optimizer, and make what of it is not there yet."""
@@ -45,39 +59,73 @@ class Update:
         self._steps = [self._states[parameter]["step"] for parameter in self._parameters]
         self._done = int(self._steps[0])
         self._rates = torch.ones(3, device=device)
+        self._words: Tensor = encode.model.get_submodule("embeddings").get_parameter("word_embeddings.weight")
+        self._words_a_row = adamw_kernel.BLOCK // self._words.shape[1]
+        if not self._words_a_row:
+            raise ValueError(f"a word of {self._words.shape[1]} numbers is more than a program takes")
+        self._present = torch.zeros(len(self._words) // self._words_a_row + 1, device=device)
         # Refuses parameters that the kernel cannot take; gradients are laid out as what they are of.
         self.fill(self.tables(), self._encode.leaves)
 
-    def tables(self) -> _Tables:
-        """Make room for where to find copied parameters and others; all graphs have their own gradients."""
-        rows = [0, 0]
+    def tables(self) -> Tables:
+        """Make room for where to find parameters; all graphs have their own gradients."""
+        rows = [0, 0, 0]
         for own, _, copy in self._encode.trained(self._encode.leaves):
-            rows[copy is None] += adamw_kernel.programs(own.numel())
-        copied, others = (self._rates.new_zeros(n, adamw_kernel.COLUMNS, dtype=torch.int64) for n in rows)
-        return copied, others
+            rows[self._table_of(own, copy)] += adamw_kernel.programs(own.numel(), self._block_of(own))
+        return Tables(
+            *(self._rates.new_zeros(count, adamw_kernel.COLUMNS, dtype=torch.int64) for count in rows)
+        )
 
-    def fill(self, tables: _Tables, found: Sequence[Tensor]) -> None:
+    def fill(self, tables: Tables, found: Sequence[Tensor]) -> None:
         """Write down where the gradients lie that were found of the encoder's leaves, and all else."""
-        rows: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
+        rows: tuple[list[NDArray[np.int64]], ...] = ([], [], [])
         for own, gradient, copy in self._encode.trained(found):
             state = self._states[own]
             parts = (own.detach(), state["exp_avg"], state["exp_avg_sq"], gradient)
-            rows[copy is None].append(adamw_kernel.rows_of(*parts, gradient if copy is None else copy))
-        for table, places in zip(tables, rows, strict=True):
-            table.copy_(torch.from_numpy(np.concatenate(places)))
+            places = adamw_kernel.rows_of(*parts, gradient if copy is None else copy, self._block_of(own))
+            rows[self._table_of(own, copy)].append(places)
+        for table, every in zip(tables, rows, strict=True):
+            table.copy_(torch.from_numpy(np.concatenate(every)))
+
+    def _table_of(self, own: Tensor, copy: Tensor | None) -> int:
+        return 0 if copy is not None else 1 if own is self._words else 2
+
+    def _block_of(self, own: Tensor) -> int:
+        """Numbers that a program takes: of words whole ones."""
+        return self._words_a_row * own.shape[1] if own is self._words else adamw_kernel.BLOCK
 
     def begin(self) -> None:
         """Tell the device the rates of the next step."""
         self._done += 1
         self._rates.copy_(sendable(_rates(self._group, self._done), self._rates.device), non_blocking=True)
 
-    def take(self, tables: _Tables) -> None:
-        """Take the step."""
-        torch._foreach_add_(self._steps, 1)
-        copied, others = tables
+    def take_absent(self, tables: Tables, ids: Tensor) -> None:
+        """Take the step of words that are not among the tokens `ids`."""
+        self._present.zero_().index_fill_(0, ids.long() // self._words_a_row, 1)
+        self._take(tables.words, which="absent")
+
+    def take_layer(self, tables: Tables, number: int) -> None:
+        """Take the step of one layer; all have as many parameters."""
         half = self._encode.dtype == torch.bfloat16
-        _change(copied, self._rates, self._group, half=half, copies=True)
-        _change(others, self._rates, self._group, half=False, copies=False)
+        self._take(tables.layers.chunk(self._encode.layers)[number], half=half, copies=True)
+
+    def take_rest(self, tables: Tables) -> None:
+        """Take the step of all that is left, and count it."""
+        torch._foreach_add_(self._steps, 1)
+        self._take(tables.words, which="present")
+        self._take(tables.others)
+
+    def _take(
+        self,
+        table: Tensor,
+        *,
+        half: bool = False,
+        copies: bool = False,
+        which: adamw_kernel.Which = "all",
+    ) -> None:
+        group = self._group
+        settings = self._rates, group["betas"], group["eps"], group["weight_decay"]
+        adamw_kernel.step(table, *settings, half=half, copies=copies, present=self._present, which=which)
 
 
 def _state(parameter: Tensor) -> dict[str, Tensor]:
@@ -95,14 +143,10 @@ def _rates(group: Mapping[str, Any], number: int) -> NDArray[np.float32]:
     return np.array([group["lr"], first, second**0.5], np.float32)
 
 
-def _change(table: Tensor, rates: Tensor, group: Mapping[str, Any], *, half: bool, copies: bool) -> None:
-    settings = rates, group["betas"], group["eps"], group["weight_decay"]
-    adamw_kernel.step(table, *settings, half=half, copies=copies)
-
-
 def _try(device: torch.device) -> None:
     """Take steps over small tensors, copied and not, and hold them against torch's own."""
     rng = torch.Generator().manual_seed(0)
+    block = adamw_kernel.BLOCK
     for half in (True, False):
         given = torch.bfloat16 if half else torch.float32
         own = torch.randn(_TRIED, generator=rng).to(device)
@@ -111,11 +155,19 @@ def _try(device: torch.device) -> None:
         group, state, copy = optimizer.param_groups[0], _state(own), own.to(given)
         for number in (1, 2):
             gradient = torch.randn(_TRIED, generator=rng).to(device, given)
+            gradient[block : 2 * block] *= half
             theirs.grad = gradient.float()
             optimizer.step()
-            places = adamw_kernel.rows_of(own, state["exp_avg"], state["exp_avg_sq"], gradient, copy)
+            parts = own, state["exp_avg"], state["exp_avg_sq"], gradient, copy
+            table = torch.from_numpy(adamw_kernel.rows_of(*parts, block)).to(device)
             rates = torch.from_numpy(_rates(group, number)).to(device)
-            _change(torch.from_numpy(places).to(device), rates, group, half=half, copies=half)
+            settings = table, rates, group["betas"], group["eps"], group["weight_decay"]
+            if half:
+                adamw_kernel.step(*settings, half=True, copies=True)
+                continue
+            present = (torch.arange(len(table), device=device) != 1).float()
+            for which in _PARTS:
+                adamw_kernel.step(*settings, half=False, copies=False, present=present, which=which)
         found, expected = (
             [weights, of["exp_avg"], of["exp_avg_sq"]]
             for weights, of in ((own, state), (theirs.detach(), optimizer.state[theirs]))

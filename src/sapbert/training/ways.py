@@ -64,7 +64,7 @@ def _captured(
     compiled: bool,
     updating: bool,
 ) -> TakeStep:
-    encode = RowEncoder.fastest(encoder.model, encoder.pooling, dtype=torch.bfloat16, compiled=compiled)
+    encode = RowEncoder.fastest(encoder.model, encoder.pooling, dtype=torch.bfloat16)
     taken = CapturedStep(
         encode, plain, pooling=encoder.pooling, pad_id=encoder.tokenizer.pad_token_id, compiled=compiled
     )
