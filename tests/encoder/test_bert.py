@@ -54,7 +54,7 @@ def test_names_in_rows_have_the_vectors_and_gradients_of_padded_names(
     family: str, pooling: Pooling, tmp_path: Path
 ) -> None:
     model, tokenizer = load_encoder(FAMILIES[family](tmp_path))
-    assert can_lay(model, pooling)
+    assert can_lay(model, pooling, 12)
 
     encode = laid(model, pooling)
     vectors = encode(rows_of(tokenizer, NAMES, pooling))
@@ -66,6 +66,18 @@ def test_names_in_rows_have_the_vectors_and_gradients_of_padded_names(
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
         torch.testing.assert_close(found[parameter], parameter.grad, atol=1e-4, rtol=1e-4, msg=name)
+
+
+def test_backward_adds_the_gradients_to_those_of_the_parameters(tmp_path: Path) -> None:
+    model, tokenizer = load_encoder(tiny_bert(tmp_path))
+    encode, rows = laid(model, Pooling.MEAN), rows_of(tokenizer, NAMES, Pooling.MEAN)
+    for _ in range(2):
+        weighed(encode(rows)).backward()
+    found = {name: parameter.grad for name, parameter in model.named_parameters()}
+    model.zero_grad(set_to_none=True)
+    weighed(2 * padded(model, tokenizer, Pooling.MEAN)).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, atol=1e-4, rtol=1e-4, msg=name)
 
 
 @pytest.fixture
@@ -121,17 +133,18 @@ def test_both_dropouts_of_a_model_count(
 
 def test_what_is_no_plain_bert_is_left_alone(tmp_path: Path) -> None:
     for family in sorted(FAMILIES.keys() - set(LAID)):
-        assert not can_lay(load_encoder(FAMILIES[family](tmp_path / family))[0], Pooling.CLS)
+        assert not can_lay(load_encoder(FAMILIES[family](tmp_path / family))[0], Pooling.CLS, 12)
     model, _ = load_encoder(tiny_bert(tmp_path / "plain"))
-    assert can_lay(model, Pooling.CLS)
-    assert not can_lay(model, Pooling.MEAN_ALL)
+    assert can_lay(model, Pooling.CLS, 12)
+    assert not can_lay(model, Pooling.MEAN_ALL, 12)
+    assert not can_lay(model, Pooling.CLS, 65)
     add_adapters(model, AdapterSettings(reduction=4))
-    assert not can_lay(model, Pooling.CLS)
+    assert not can_lay(model, Pooling.CLS, 12)
     model, _ = load_encoder(tmp_path / "plain")
     model.config.is_decoder = True
-    assert not can_lay(model, Pooling.CLS)
+    assert not can_lay(model, Pooling.CLS, 12)
     model.config.is_decoder, model.config.hidden_act = False, "relu"
-    assert not can_lay(model, Pooling.CLS)
+    assert not can_lay(model, Pooling.CLS, 12)
 
 
 @pytest.mark.parametrize("pooling", [Pooling.CLS, Pooling.NO_SPECIAL])

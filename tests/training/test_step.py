@@ -70,7 +70,7 @@ def test_leading_dimensions_are_trained_as_if_there_were_no_others(
     encode = Encode(
         encoder.model, pad_id=encoder.tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None
     )
-    vectors = encode(batch.tokens, np.arange(len(batch.tokens.lengths)))
+    vectors = encode(batch.tokens)
     masks = pair_masks(torch.from_numpy(batch.labels), torch.from_numpy(batch.share))
 
     def loss_of(some: Tensor) -> float:
@@ -105,7 +105,7 @@ def test_dropout_is_replayed_in_the_second_pass(tiny_pairs: Pairs, tiny_base: Pa
     torch.manual_seed(5)
     encode = Encode(model, pad_id=tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None)
     step = Step(encode, make_loss("ms"), MiningSettings(), torch.device("cpu"), None)
-    report = step._in_chunks(batch, lambda objective: objective, [np.arange(names)])
+    report = step._in_chunks(batch, lambda objective: objective, [(0, names)])
 
     assert report.loss.item() == pytest.approx(whole.loss.item(), abs=1e-6)
     assert_close({n: p.grad for n, p in model.named_parameters() if p.grad is not None}, expected)
@@ -127,8 +127,8 @@ def test_training_and_encoding_agree_on_vectors(
     )
     expected = encoder.encode(names)
     with torch.no_grad():
-        np.testing.assert_allclose(exact(tokens, np.arange(len(names))), expected, atol=1e-5)
-        np.testing.assert_allclose(half(tokens, np.arange(len(names))), expected, atol=0.1)
+        np.testing.assert_allclose(exact(tokens), expected, atol=1e-5)
+        np.testing.assert_allclose(half(tokens), expected, atol=0.1)
 
 
 _PROCESS = """

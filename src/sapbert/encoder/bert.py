@@ -12,6 +12,7 @@ gradients. What flows through the layers is in the given precision; sums inside 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -40,10 +41,15 @@ _JOINED = 3
 """The first of `_MAPS` that are one matrix here."""
 
 
-def can_lay(model: PreTrainedModel, pooling: Pooling) -> bool:
+def can_lay(model: PreTrainedModel, pooling: Pooling, max_length: int) -> bool:
     """Tell whether a model is a plain BERT, with all its parameters and no others, so that rows can serve."""
     config = model.config
-    if config.model_type not in _FAMILIES or config.hidden_act != "gelu" or pooling is Pooling.MEAN_ALL:
+    if (
+        max_length > WIDTH
+        or config.model_type not in _FAMILIES
+        or config.hidden_act != "gelu"
+        or pooling is Pooling.MEAN_ALL
+    ):
         return False
     if getattr(config, "is_decoder", False):
         return False
@@ -79,7 +85,10 @@ class RowTensors(NamedTuple):
 
 
 class RowEncoder:
-    """A model's encoder over rows; `refresh` takes up what has changed in its weights."""
+    """A model's encoder over rows; `refresh` takes up what has changed in its weights.
+
+    The gradient of what it gives can be taken of `leaves`; `backward` brings it to the model's parameters.
+    """
 
     def __init__(
         self,
@@ -177,6 +186,8 @@ class RowEncoder:
         size = sum(len(parameter) for parameter in own)
         copy = torch.empty(size, *own[0].shape[1:], dtype=self.dtype, device=own[0].device)
         copy.requires_grad_(own[0].requires_grad)
+        if copy.requires_grad:
+            copy.register_post_accumulate_grad_hook(partial(_pass_on, own))
         end = 0
         for parameter in own:
             self._parts.append((parameter, copy, slice(end, end := end + len(parameter))))
@@ -195,6 +206,15 @@ class RowEncoder:
             0 if position.padding_idx is None else position.padding_idx + 1,
             -1 if word.padding_idx is None else word.padding_idx,
         )
+
+
+def _pass_on(own: Sequence[nn.Parameter], copy: Tensor) -> None:
+    """Add the gradient of a copy to those of the parameters it was made of."""
+    assert copy.grad is not None
+    for parameter, part in zip(own, copy.grad.split([len(each) for each in own]), strict=True):
+        found = part.to(parameter.dtype)
+        parameter.grad = found if parameter.grad is None else parameter.grad + found
+    copy.grad = None
 
 
 def _seeds(places: int, device: torch.device) -> Sequence[Tensor]:

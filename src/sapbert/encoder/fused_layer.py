@@ -37,7 +37,7 @@ def fused_layer(
     shape: Shape,
 ) -> Tensor:
     """Compute a layer; fits `layers.Layer`."""
-    if not torch.is_grad_enabled():
+    if seeds is None and not torch.is_grad_enabled():
         return _inferred(hidden, names, picks, weights, shape)
     flat = (tensor for pair in weights for tensor in pair)
     found: Tensor = _Layer.apply(hidden, names, picks, seeds, shape, *flat)  # type: ignore[no-untyped-call]

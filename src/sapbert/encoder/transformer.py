@@ -48,7 +48,6 @@ from sapbert.encoder.folder import (
     stored_sparse_weight,
 )
 from sapbert.encoder.pooling import Pooling, pool
-from sapbert.encoder.rows import WIDTH
 from sapbert.encoder.stream import RowStream, processes_for
 from sapbert.encoder.tokens import readable, split
 from sapbert.errors import ArtifactError, ConfigError
@@ -222,7 +221,7 @@ class TransformerEncoder:
         backend, device = getattr(self.tokenizer, "backend_tokenizer", None), self.model.device
         if device.type != "cuda" or self._dtype != torch.bfloat16 or backend is None:
             return None
-        if self.max_length > WIDTH or not can_lay(self.model, self.pooling):
+        if not can_lay(self.model, self.pooling, self.max_length):
             return None
         encode = RowEncoder.fastest(self.model, self.pooling, dtype=self._dtype)
         cut_to(self.tokenizer, self.max_length)

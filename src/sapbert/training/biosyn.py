@@ -252,7 +252,7 @@ class _Biosyn:
         names, place = np.unique(np.maximum(rows, 0), return_inverse=True)
         texts = self.labelled.mentions.take(mentions) + self.labelled.entries.folded.take(names)
         tokens = tokenize(self.encoder.tokenizer, texts, max_length=self.encoder.max_length)
-        vectors = self._encode(tokens, np.arange(len(texts)))  # (mentions + names, dim)
+        vectors = self._encode(tokens)  # (mentions + names, dim)
         own, named = vectors[: len(mentions)], vectors[len(mentions) :]
         picked = named[to_device(place.reshape(-1), self._device)].view(*rows.shape, -1)
         return (picked * own[:, None]).sum(dim=2)

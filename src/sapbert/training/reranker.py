@@ -218,7 +218,7 @@ class _Reranking:
         texts = [text for own in batch for text in head.joined(own.choice)]
         searched = np.array([score for own in batch for score in own.choice.scores], np.float32)
         tokens = tokenize(self.encoder.tokenizer, texts, max_length=self.encoder.max_length)
-        vectors = self._encode(tokens, np.arange(len(texts)))  # (candidates, dim)
+        vectors = self._encode(tokens)  # (candidates, dim)
         return vectors @ self.module.direction + self.module.score_weight * to_device(searched, self._device)
 
 

@@ -15,7 +15,6 @@ from typing import Protocol
 import torch
 
 from sapbert.encoder.bert import RowEncoder, can_lay
-from sapbert.encoder.rows import WIDTH
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.training.batches import Batch
 from sapbert.training.captured import CapturedStep
@@ -80,8 +79,7 @@ def _can_capture(plain: Step, encoder: TransformerEncoder, settings: TrainSettin
         and plain.chunk is None
         and not waits(plain.loss)
         and world()[1] == 1
-        and encoder.max_length <= WIDTH
-        and can_lay(encoder.model, encoder.pooling)
+        and can_lay(encoder.model, encoder.pooling, encoder.max_length)
         and all(parameter.requires_grad for parameter in encoder.model.parameters())
     )
 
