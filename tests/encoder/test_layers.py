@@ -172,6 +172,15 @@ def test_kernels_drop_the_same_forward_and_backward(
     assert shares == pytest.approx([0.3] * SEEDS, abs=0.05 if picks is None else 0.15)
 
 
+def test_kernels_drop_the_same_where_no_gradient_is_asked_for(fused: Layer) -> None:
+    """A batch in chunks is encoded so first, and then again for its gradient."""
+    seeds = torch.tensor([2_000_000_011, 7, 1_234_567], device=DEVICE)
+    hidden = numbers(len(NAMES), DIM)
+    expected = fused(hidden, NAMES, None, seeds, weights(), shape(0.3))
+    with torch.no_grad():
+        torch.testing.assert_close(fused(hidden, NAMES, None, seeds, weights(), shape(0.3)), expected)
+
+
 def test_kernels_add_up_the_gradients_of_many_tokens(fused: Layer, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one program takes, and not a multiple of what one does."""
     monkeypatch.setattr(sys.modules[__name__], "NAMES", NAMES.repeat(7))

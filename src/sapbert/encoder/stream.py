@@ -2,7 +2,7 @@
 
 From text to vector the GPU has the smaller part to do. Threads tokenise and lay out the next windows of
 names; for many names they ask processes for the tokens (`token_processes`). Vectors set off for the CPU as
-soon as they are there, and are waited for one window later.
+soon as they are there, and are waited for two windows later.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROWS = 528
 faster than 512, whose products leave some of them idle."""
 _THREADS = 2
 _AHEAD = 2
-"""Windows of names that may wait for the GPU."""
+"""Windows of names that may wait for the GPU, and windows of vectors that may be on their way from it."""
 _MANY = 300_000
 """Names from which it is worth to start processes."""
 _CORES = 4
@@ -75,7 +75,7 @@ class RowStream:
         arriving: deque[_Arriving] = deque()
         for vectors in self.on_device(windows):
             arriving.append(_Arriving(vectors))
-            if len(arriving) > 1:
+            if len(arriving) > _AHEAD:
                 yield arriving.popleft().wait()
         for last in arriving:
             yield last.wait()
