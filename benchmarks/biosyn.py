@@ -1,13 +1,14 @@
 """What labelled mentions add to the encoder that comes along: zero-shot, plain fine-tuning and BioSyn.
 
     sapbert export default --format huggingface -o BASE
-    python benchmarks/biosyn.py --base BASE --out OUT                              # all sets, three seeds
-    python benchmarks/biosyn.py --base BASE --out OUT --split dev --seeds 1 --sets ncbi-disease
+    python benchmarks/biosyn.py --base BASE --out OUT                        # all sets, three seeds
+    python benchmarks/biosyn.py --base BASE --out OUT --seeds 1 --sets ncbi-disease
 
 Every figure comes from the commands that a user runs, which are printed: `biosyn` with its recipe, `pairs
 --mentions` and `train` with the paper's recipe for fine-tuning, `evaluate` with all seeds as one system, and
-`compare`. Training mentions alone are learned from. OUT keeps models and evaluations; what is there is not
-made again.
+`compare`. As in BioSyn's protocol, mentions of training and development are learned from and are names of the
+dictionary where the benchmark has one enlarged by them. OUT keeps models and evaluations; what is there is
+not made again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ RECIPES = ROOT / "recipes"
 BENCHMARKS = ROOT.parent / "shared" / "data" / "benchmarks"
 ZERO, PLAIN, BIOSYN = "zero-shot", "fine-tuned", "biosyn"
 LEARNED = BIOSYN, PLAIN
-DICTIONARY = "dictionary.tsv.gz"
+DICTIONARY, ENLARGED = "dictionary.tsv.gz", "test_dictionary.tsv.gz"
 PACKAGES = ("torch", "transformers", "polars", "scipy", "numpy")
 
 
@@ -72,20 +73,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
-    parser.add_argument("--split", choices=("dev", "test"), default="test")
     parser.add_argument("--jobs", type=int, default=1, help="Trainings at once, which then take longer each.")
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--benchmarks", type=Path, default=BENCHMARKS)
     told = parser.parse_args()
     told.out.mkdir(parents=True, exist_ok=True)
-    figures: dict[str, Any] = {"split": told.split, "trainings_at_once": told.jobs, "seeds": told.seeds}
+    figures: dict[str, Any] = {"trainings_at_once": told.jobs, "seeds": told.seeds}
     trained = Trained(told.base, told.out, told.benchmarks, told.precision)
     with ThreadPoolExecutor(told.jobs) as pool:
         for name in told.sets:
             trained.prepare(name)
         work = [(name, method, seed) for name in told.sets for seed in told.seeds for method in LEARNED]
         seconds = dict(zip(work, pool.map(lambda one: trained.train(*one), work), strict=True))
-        measured = pool.map(partial(trained.measure, seeds=told.seeds, split=told.split), told.sets)
+        measured = pool.map(partial(trained.measure, seeds=told.seeds), told.sets)
         for name, found in zip(told.sets, measured, strict=True):
             took = {method: [seconds[name, method, seed] for seed in told.seeds] for method in LEARNED}
             figures[name] = {"mark": SETS[name].mark, "seconds_of_training": took, **found}
@@ -98,20 +98,39 @@ class Trained:
     def __init__(self, base: Path, out: Path, benchmarks: Path, precision: str) -> None:
         self._base, self._out, self._benchmarks, self._precision = base, out, benchmarks, precision
 
-    def _dictionary(self, name: str) -> Path:
+    def _file(self, name: str, *names: str) -> Path:
+        """The first file of these names that is there, in the folder of the set or above it."""
         own = self._benchmarks / SETS[name].folder
-        return own / DICTIONARY if (own / DICTIONARY).exists() else own.parent / DICTIONARY
+        return next(path for file in names for path in (own / file, own.parent / file) if path.exists())
 
     def prepare(self, name: str) -> None:
-        """Read the dictionary as a vocabulary and draw the pairs that plain fine-tuning learns from."""
-        vocabulary, pairs, text = (self._out / f"{name}{end}" for end in ("", "-pairs", ".txt"))
-        if not vocabulary.exists():
-            with gzip.open(self._dictionary(name), "rt", encoding="utf-8") as lines:
-                next(lines)
-                text.write_text("".join(line.replace("\t", "||", 1) for line in lines), encoding="utf-8")
-            sapbert("read", "table", text, *SETS[name].prefix, "-o", vocabulary)
+        """Read what BioSyn learns from, and draw the pairs that plain fine-tuning does, of the dictionary."""
+        plain, pairs = (self._out / f"{name}{end}" for end in ("-plain", "-pairs"))
+        if not self._mentions(name).exists():
+            self._write_mentions(name)
+        self._read(name, self._file(name, ENLARGED, DICTIONARY), self._out / name)
+        self._read(name, self._file(name, DICTIONARY), plain)
         if not pairs.exists():
-            sapbert("pairs", vocabulary, "--mentions", self._mentions(name), *SETS[name].prefix, "-o", pairs)
+            sapbert("pairs", plain, "--mentions", self._mentions(name), *SETS[name].prefix, "-o", pairs)
+
+    def _read(self, name: str, dictionary: Path, vocabulary: Path) -> None:
+        if vocabulary.exists():
+            return
+        text = vocabulary.with_suffix(".txt")
+        with gzip.open(dictionary, "rt", encoding="utf-8") as lines:
+            next(lines)
+            text.write_text("".join(line.replace("\t", "||", 1) for line in lines), encoding="utf-8")
+        sapbert("read", "table", text, *SETS[name].prefix, "-o", vocabulary)
+
+    def _write_mentions(self, name: str) -> None:
+        """Join the mentions of development to those of training if they are names anyhow."""
+        splits = ("train", "dev") if self._file(name, ENLARGED, DICTIONARY).name == ENLARGED else ("train",)
+        lines: list[str] = []
+        for split in splits:
+            with gzip.open(self._file(name, f"{split}.tsv.gz"), "rt", encoding="utf-8") as rows:
+                header, *found = rows
+                lines += found
+        self._mentions(name).write_text("".join([header, *lines]), encoding="utf-8")
 
     def train(self, name: str, method: str, seed: str) -> float | None:
         """Train one model and return the seconds it took; None if it was there."""
@@ -128,23 +147,22 @@ class Trained:
             sapbert("train", self._out / f"{name}-pairs", *pooling, *shared)
         return time.perf_counter() - start
 
-    def measure(self, name: str, *, seeds: Sequence[str], split: str) -> dict[str, Any]:
+    def measure(self, name: str, *, seeds: Sequence[str]) -> dict[str, Any]:
         """Evaluate each system and compare it with those before."""
         systems = {ZERO: [self._base]} | {
             method: [self._out / f"{name}-{method}-{seed}" for seed in seeds] for method in LEARNED
         }
         folder = self._benchmarks / SETS[name].folder
-        against = () if (folder / DICTIONARY).exists() else ("--dictionary", self._dictionary(name))
+        against = () if (folder / DICTIONARY).exists() else ("--dictionary", self._file(name, DICTIONARY))
         found: dict[str, Any] = {}
         for system, models in systems.items():
             given = [part for model in models for part in ("--model", model)]
-            where = ("--benchmark", folder, *against, "--split", split)
-            kept = ("-o", self._evaluation(name, system, split), "--overwrite", "--json")
-            found[system] = json.loads(sapbert("evaluate", *where, *given, *kept))
+            kept = ("-o", self._evaluation(name, system), "--overwrite", "--json")
+            found[system] = json.loads(sapbert("evaluate", "--benchmark", folder, *against, *given, *kept))
         pairs = ((ZERO, PLAIN), (ZERO, BIOSYN), (PLAIN, BIOSYN))
         found["compared"] = {
             f"{first}, {second}, at {k}": sapbert(
-                "compare", *(self._evaluation(name, one, split) for one in (first, second)), "--k", k
+                "compare", *(self._evaluation(name, one) for one in (first, second)), "--k", k
             ).splitlines()
             for first, second in pairs
             for k in (1, 5)
@@ -152,10 +170,10 @@ class Trained:
         return found
 
     def _mentions(self, name: str) -> Path:
-        return self._benchmarks / SETS[name].folder / "train.tsv.gz"
+        return self._out / f"{name}-mentions.tsv"
 
-    def _evaluation(self, name: str, system: str, split: str) -> Path:
-        return self._out / "evaluations" / f"{name}-{split}" / system
+    def _evaluation(self, name: str, system: str) -> Path:
+        return self._out / "evaluations" / name / system
 
 
 def sapbert(*arguments: object) -> str:

@@ -180,25 +180,55 @@ def test_a_weight_that_is_none_is_refused(uninterrupted: Path, tmp_path: Path) -
         stored_sparse_weight(tmp_path)
 
 
-@pytest.mark.parametrize("stop_at", [2, 4, 6])
+def test_names_that_stay_are_the_base_s_and_get_no_gradient(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+) -> None:
+    """Against a loop over mentions, after the encoder has moved."""
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(names="stay"), CPU, tmp_path / "run", None)
+    run.module.eval()
+    [step, *_] = run.steps(0)
+    with torch.no_grad():
+        run.encoder.model.get_parameter("embeddings.word_embeddings.weight").mul_(1.5)
+    report, base = step(lambda loss: loss), TransformerEncoder.open(tiny_base, device="cpu")
+    found = {name: parameter.grad for name, parameter in run.encoder.model.named_parameters()}
+
+    candidates, batch = step.args  # type: ignore[attr-defined]
+    losses = []
+    for mention in batch:
+        if candidates.right[mention].any():
+            names = labelled.entries.folded.take(candidates.rows[mention])
+            own = run._vectors(labelled.mentions.take([mention]))[0]
+            scores = run.settings.scale * torch.from_numpy(base.encode(names)) @ own
+            losses.append(marginal_loss(scores[None], torch.from_numpy(candidates.right[mention])[None]))
+    expected = torch.stack(losses).mean()
+    run.module.zero_grad()
+    expected.backward()
+
+    assert report.loss.item() == pytest.approx(expected.item(), rel=1e-4)
+    for name, parameter in run.encoder.model.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("stop_at", "names"), [(2, "learn"), (4, "learn"), (6, "learn"), (4, "stay")])
 def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, uninterrupted: Path, stop_at: int
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, stop_at: int, names: str
 ) -> None:
     def stop(done: int, _total: int, _figures: Mapping[str, float]) -> None:
         if done == stop_at:
             signal.raise_signal(signal.SIGINT)
 
-    model = tmp_path / "model"
+    model, whole, chosen = tmp_path / "model", tmp_path / "whole", settings(names=names)
+    train_biosyn(labelled, str(tiny_base), whole, chosen, device=CPU)
     with pytest.raises(KeyboardInterrupt):
-        train_biosyn(labelled, str(tiny_base), model, settings(), device=CPU, on_step=stop)
+        train_biosyn(labelled, str(tiny_base), model, chosen, device=CPU, on_step=stop)
     assert not model.exists()
-    train_biosyn(labelled, str(tiny_base), model, settings(), device=CPU, resume=True)
+    train_biosyn(labelled, str(tiny_base), model, chosen, device=CPU, resume=True)
 
-    expected = load_file(uninterrupted / "model.safetensors")
+    expected = load_file(whole / "model.safetensors")
     for name, tensor in load_file(model / "model.safetensors").items():
         assert torch.equal(tensor, expected[name]), name
-    assert stored_sparse_weight(model) == stored_sparse_weight(uninterrupted)
-    assert figures(model) == figures(uninterrupted)
+    assert stored_sparse_weight(model) == stored_sparse_weight(whole)
+    assert figures(model) == figures(whole)
 
 
 def test_the_dense_share_grows_evenly(

@@ -8,6 +8,9 @@ synonym may answer, and which one is left to the encoder (Sung et al., ACL 2020)
 Unlike the original, which takes dot products, vectors here are unit vectors as everywhere in this package; so
 scores are multiplied by a scale before the softmax. It changes no order, and λ is the weight that `index` and
 `link` use. A mention without a right candidate teaches nothing and is passed over, as in the original.
+
+Names may stay where the base puts them while mentions learn. What was learned is then used for names as well,
+which is what made unseen mentions better and not worse where training mentions are names already.
 """
 
 from __future__ import annotations
@@ -121,7 +124,8 @@ class _Biosyn:
         self._encode = Encode.of(self.encoder, DTYPES[settings.precision])
         weight = self.encoder.sparse_weight if settings.sparse_weight is None else settings.sparse_weight
         self.module = _Learned(self.encoder.model, weight, device)
-        self._search = CandidateSearch(labelled, folder, settings.candidates)
+        staying = partial(open_whole, base, settings, device) if settings.names == "stay" else None
+        self._search = CandidateSearch(labelled, folder, settings.candidates, staying)
         self._epoch = -1
         self._candidates: Candidates | None = None
         self._epochs = Epochs(len(labelled), settings)
@@ -133,8 +137,9 @@ class _Biosyn:
 
     @property
     def names_a_step(self) -> int:
-        """Each mention and its candidates, at most."""
-        return self.settings.batch_size * (1 + self.settings.candidates)
+        """Each mention and, if they learn, its candidates, at most."""
+        learning = self.settings.candidates if self.settings.names == "learn" else 0
+        return self.settings.batch_size * (1 + learning)
 
     @property
     def evaluate_every(self) -> int:
@@ -248,11 +253,16 @@ class _Biosyn:
         return StepReport(loss.detach(), *counts.to(self._device))
 
     def _cosines(self, mentions: NDArray[np.int64], rows: NDArray[np.int64]) -> Tensor:
-        """Encode mentions and candidates, each name once; where a row is -1 any cosine.  # (mentions, k)"""
+        """Encode mentions and candidates that learn, each once; where a row is -1 any.  # (mentions, k)"""
         names, place = np.unique(np.maximum(rows, 0), return_inverse=True)
-        texts = self.labelled.mentions.take(mentions) + self.labelled.entries.folded.take(names)
-        tokens = tokenize(self.encoder.tokenizer, texts, max_length=self.encoder.max_length)
-        vectors = self._encode(tokens)  # (mentions + names, dim)
-        own, named = vectors[: len(mentions)], vectors[len(mentions) :]
+        texts = self.labelled.mentions.take(mentions)
+        if self.settings.names == "stay":
+            own, named = self._vectors(texts), to_device(self._search.vectors(names), self._device)
+        else:
+            vectors = self._vectors(texts + self.labelled.entries.folded.take(names))
+            own, named = vectors[: len(mentions)], vectors[len(mentions) :]
         picked = named[to_device(place.reshape(-1), self._device)].view(*rows.shape, -1)
         return (picked * own[:, None]).sum(dim=2)
+
+    def _vectors(self, texts: list[str]) -> Tensor:
+        return self._encode(tokenize(self.encoder.tokenizer, texts, max_length=self.encoder.max_length))

@@ -14,6 +14,8 @@ others.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,19 +65,27 @@ class Candidates(NamedTuple):
 class CandidateSearch:
     """Seeks the candidates of labelled mentions; what it writes goes to `folder`, which it makes."""
 
-    def __init__(self, labelled: LabelledMentions, folder: Path, k: int) -> None:
+    def __init__(
+        self,
+        labelled: LabelledMentions,
+        folder: Path,
+        k: int,
+        staying: Callable[[], Encoder] | None = None,
+    ) -> None:
+        """Let each mention have `k` candidates; where names stay, `staying` opens what encodes them, once."""
         self._labelled = labelled
         self._folder = folder
         self._k = k
+        self._staying = staying
         self._spelling: tuple[SparseIndex, NDArray[np.int64]] | None = None
 
     def seek(self, encoder: Encoder, dense_share: float) -> Candidates:
-        """Encode all names and mentions anew and return the candidates."""
+        """Encode mentions, and names unless they stay, and return the candidates."""
         spelling, by_spelling = self._by_spelling()
         by_vector = np.empty_like(by_spelling)
         rows = np.empty_like(by_spelling)
         dense, sparse = np.zeros(rows.shape, np.float32), np.zeros(rows.shape, np.float32)
-        index, vectors = self._indexed(encoder)
+        index, vectors = self._indexed(encoder) if self._staying is None else self._stayed
         for start in range(0, len(rows), _MENTIONS):
             some = slice(start, min(start + _MENTIONS, len(rows)))
             texts = self._labelled.mentions.span(some.start, some.stop)
@@ -85,8 +95,19 @@ class CandidateSearch:
             sparse[some] = spelling.compare(texts, rows[some])
             for own, mention, scores in zip(rows[some], mentions, dense[some], strict=True):
                 scores[own >= 0] = vectors.floats(own[own >= 0]) @ mention
-        shutil.rmtree(self._folder / "vectors", ignore_errors=True)
+        if self._staying is None:
+            shutil.rmtree(self._folder / "vectors", ignore_errors=True)
         return Candidates(rows, dense, sparse, self._labelled.right(rows))
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors of names that stay.  # (rows,) -> (rows, dim)"""
+        return self._stayed[1].floats(rows)
+
+    @cached_property
+    def _stayed(self) -> tuple[Index, Vectors]:
+        # Opened anew, as that of mentions learns, and has learned already in a run that goes on.
+        assert self._staying is not None
+        return self._indexed(self._staying())
 
     def _by_spelling(self) -> tuple[SparseIndex, NDArray[np.int64]]:
         """Index the names by n-grams, once, and return also the nearest of each mention."""

@@ -138,11 +138,14 @@ class BiosynSettings(LoopSettings):
     """What spelling counts beside vectors at the start; by default what the base has learned, or nothing."""
     scale: float = 20.0
     """What scores are multiplied with before the softmax: cosines alone would leave it almost flat."""
+    names: Literal["learn", "stay"] = "learn"
+    """Whether names learn too, or stay where the base puts them and mentions come to them. Then all names are
+    encoded but once, and candidates cost next to nothing."""
 
     batch_size: int = 16
     """Mentions a step."""
     epochs: int = 10
-    """Times through all mentions; before each all names are encoded and candidates are sought anew."""
+    """Times through all mentions; before each, names that learn are encoded and candidates sought anew."""
     learning_rate: float = 1e-5
     """Step size of AdamW for the encoder, after warm-up."""
 
