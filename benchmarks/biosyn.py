@@ -119,9 +119,9 @@ class Trained:
         text = vocabulary.with_suffix(".txt")
         with gzip.open(dictionary, "rt", encoding="utf-8") as lines:
             next(lines)
-            rows = (line.split("\t", 1) for line in lines)
+            rows = [line.split("\t", 1) for line in lines]
             # Of a mention that means two things at once, its ids are joined by a plus; either is right.
-            text.write_text("".join(f"{ids.replace('+', '|')}||{name}" for ids, name in rows), "utf-8")
+            text.write_text("".join(f"{ids.replace('+', '|')}||{words}" for ids, words in rows), "utf-8")
         sapbert("read", "table", text, *SETS[name].prefix, "-o", vocabulary)
 
     def _write_mentions(self, name: str) -> None:

@@ -80,6 +80,25 @@ def test_backward_adds_the_gradients_to_those_of_the_parameters(tmp_path: Path) 
         torch.testing.assert_close(found[name], parameter.grad, atol=1e-4, rtol=1e-4, msg=name)
 
 
+def test_layers_are_told_last_first_each_when_its_gradients_are_there(tmp_path: Path) -> None:
+    model, tokenizer = load_encoder(tiny_bert(tmp_path))
+    encode, told = laid(model, Pooling.CLS), list[tuple[int, int]]()
+    found = 0
+
+    def count(_: Tensor) -> None:
+        nonlocal found
+        found += 1
+
+    for leaf in encode.leaves[: -len(list(model.get_submodule("embeddings").parameters()))]:
+        leaf.register_hook(count)
+    vectors = encode(rows_of(tokenizer, NAMES, Pooling.CLS), lambda number: told.append((number, found)))
+    torch.autograd.grad(weighed(vectors), encode.leaves)
+
+    last, each = encode.layers - 1, 12
+    assert [number for number, _ in told] == list(range(last, -1, -1))
+    assert all(there >= each * (last + 1 - number) for number, there in told)
+
+
 @pytest.fixture
 def bert(tmp_path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     return load_encoder(tiny_bert(tmp_path))

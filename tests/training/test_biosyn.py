@@ -211,14 +211,16 @@ def test_names_that_stay_are_the_base_s_and_get_no_gradient(
 
 @pytest.mark.parametrize(("stop_at", "names"), [(2, "learn"), (4, "learn"), (6, "learn"), (4, "stay")])
 def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, stop_at: int, names: str
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, uninterrupted: Path, stop_at: int, names: str
 ) -> None:
     def stop(done: int, _total: int, _figures: Mapping[str, float]) -> None:
         if done == stop_at:
             signal.raise_signal(signal.SIGINT)
 
-    model, whole, chosen = tmp_path / "model", tmp_path / "whole", settings(names=names)
-    train_biosyn(labelled, str(tiny_base), whole, chosen, device=CPU)
+    model, whole, chosen = tmp_path / "model", uninterrupted, settings(names=names)
+    if names == "stay":
+        whole = tmp_path / "whole"
+        train_biosyn(labelled, str(tiny_base), whole, chosen, device=CPU)
     with pytest.raises(KeyboardInterrupt):
         train_biosyn(labelled, str(tiny_base), model, chosen, device=CPU, on_step=stop)
     assert not model.exists()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +19,9 @@ from torch import Tensor
 from sapbert.encoder.batching import TokenRows
 from sapbert.encoder.bert import RowEncoder
 from sapbert.encoder.layers import PLAIN
+from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.rows import Rows
-from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.encoder.transformer import TransformerEncoder, load_encoder
 from sapbert.pairs.artifact import Pairs
 from sapbert.training import ways
 from sapbert.training.batches import Batch
@@ -109,18 +112,35 @@ def test_what_is_sent_at_once_is_read_as_it_was_and_begins_where_a_gpu_reads(row
 
 def test_only_bfloat16_on_one_gpu_is_captured(tiny_base: Path) -> None:
     encoder, plain = both(tiny_base)
-    gpu = Step(plain.encode, plain.loss, plain.mining, torch.device("cuda"), None)
     half = settings(precision="bf16")
-
-    assert ways._can_capture(gpu, encoder, half)
     assert fastest(plain, encoder, half, steps=10) is plain
-    assert fastest(gpu, encoder, settings(), steps=10) is gpu
-    chunked = Step(plain.encode, plain.loss, plain.mining, torch.device("cuda"), 8)
+    plain.encode.lays = True
+
+    assert ways._can_capture(plain)
+    chunked, listed = replace(plain, chunk=8), replace(plain, loss=make_loss("circle"))
     assert fastest(chunked, encoder, half, steps=10) is chunked
-    listed = Step(plain.encode, make_loss("circle"), plain.mining, torch.device("cuda"), None)
     assert fastest(listed, encoder, half, steps=10) is listed
-    next(encoder.model.parameters()).requires_grad = False
-    assert fastest(gpu, encoder, half, steps=10) is gpu
+
+
+@pytest.mark.parametrize("change", ["nothing", "precision", "device", "frozen", "long"])
+def test_only_bfloat16_on_a_gpu_that_trains_all_of_short_names_is_laid(change: str, tiny_base: Path) -> None:
+    model, _ = load_encoder(tiny_base)
+    if change == "frozen":
+        next(model.parameters()).requires_grad = False
+    on_gpu = SimpleNamespace(
+        config=model.config,
+        device=CPU if change == "device" else torch.device("cuda"),
+        parameters=model.parameters,
+        named_parameters=model.named_parameters,
+    )
+    encode = Encode(
+        on_gpu,  # type: ignore[arg-type]
+        pad_id=0,
+        pooling=Pooling.CLS,
+        max_length=65 if change == "long" else 25,
+        dtype=torch.float16 if change == "precision" else torch.bfloat16,
+    )
+    assert encode.lays == (change == "nothing")
 
 
 @pytest.fixture

@@ -31,12 +31,14 @@ def gradients(
     chunk: int | None = None,
     dropout: bool = False,
     leading: int | None = None,
+    lays: bool = False,
 ) -> tuple[StepReport, dict[str, Tensor]]:
     """The report and the gradient of one step of a fresh model."""
     model, tokenizer = load_encoder(base)
     model.train(dropout)
     torch.manual_seed(5)
     encode = Encode(model, pad_id=tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None)
+    encode.lays = lays
     step = Step(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), chunk, leading)
     report = step(batch, lambda objective: objective)
     return report, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
@@ -46,6 +48,28 @@ def assert_close(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
     assert left.keys() == right.keys()
     for name, gradient in left.items():
         torch.testing.assert_close(gradient, right[name], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("chunk", [None, 5])
+def test_names_in_rows_give_the_loss_and_gradient_of_others_as_far_as_bfloat16_goes(
+    chunk: int | None, tiny_pairs: Pairs, tiny_base: Path
+) -> None:
+    batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
+    (whole, expected), (laid, found) = (
+        gradients(tiny_base, batch, lays=lays, chunk=chunk) for lays in (False, True)
+    )
+    assert laid.loss.item() == pytest.approx(whole.loss.item(), rel=0.02)
+    assert found.keys() == expected.keys()
+    left, right = (torch.cat([part.flatten() for part in parts.values()]) for parts in (found, expected))
+    assert torch.cosine_similarity(left, right, dim=0) > 0.99
+
+
+def test_names_in_rows_are_replayed_with_their_dropout(tiny_pairs: Pairs, tiny_base: Path) -> None:
+    batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
+    first, again = (gradients(tiny_base, batch, lays=True, chunk=32, dropout=True)[1] for _ in range(2))
+    whole = gradients(tiny_base, batch, lays=True, dropout=True)[1]
+    assert_close(first, again)
+    assert_close(first, whole)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

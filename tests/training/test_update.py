@@ -107,7 +107,7 @@ def test_updates_are_those_of_torch(
 
 
 @needs_triton
-@pytest.mark.parametrize("broken", ["decay", "copies", "nothing"])
+@pytest.mark.parametrize("broken", ["decay", "copies", "everything", "absent", "present"])
 def test_updates_that_are_wrong_are_left_to_the_optimizer(
     broken: str,
     tiny_pairs: Pairs,
@@ -119,10 +119,10 @@ def test_updates_that_are_wrong_are_left_to_the_optimizer(
 
     right = adamw_kernel.step
 
-    def wrong(table, rates, betas, epsilon, decay, *, half, copies):  # type: ignore[no-untyped-def]
-        if broken != "nothing":
-            decay = 0.0 if broken == "decay" else decay
-            right(table, rates, betas, epsilon, decay, half=half, copies=copies and broken != "copies")
+    def wrong(table, present, rates, betas, epsilon, decay, *, half, copies, which="all"):  # type: ignore[no-untyped-def]
+        if broken not in ("everything", which):
+            decay, copies = 0.0 if broken == "decay" else decay, copies and broken != "copies"
+            right(table, present, rates, betas, epsilon, decay, half=half, copies=copies, which=which)
 
     monkeypatch.setattr(adamw_kernel, "step", wrong)
     encoder, plain = both(tiny_base)

@@ -42,7 +42,7 @@ _JOINED = 3
 
 
 def can_lay(model: PreTrainedModel, pooling: Pooling, max_length: int) -> bool:
-    """Tell whether a model is a plain BERT, with all its parameters and no others, so that rows can serve."""
+    """Tell whether rows serve: a plain BERT with all its parameters and no others, and names that fit."""
     config = model.config
     if (
         max_length > WIDTH

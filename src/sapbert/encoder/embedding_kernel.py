@@ -1,6 +1,6 @@
 """What lies before the first layer of BERT in one kernel each way, in Triton: look up, add, normalise, drop.
 
-Left to torch's compiler it takes three times as long, most of it to draw for dropout. Embeddings are looked
+Left to torch's compiler it takes four times as long, most of it to draw for dropout. Embeddings are looked
 up again for the gradient, instead of keeping their sums; gradients are added where their rows are, in full
 precision, since hundreds of names share [CLS]. Loaded only where a GPU is used.
 """

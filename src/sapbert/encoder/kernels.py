@@ -37,7 +37,7 @@ _ROWS, _NAME, _APART = 3, 9, 5
 _WORDS = 11
 """That tokens of the example are of; the first of them is padding."""
 _RARELY = 2.0**-30
-"""A dropout below the steps in which chance is drawn."""
+"""A dropout by which none of the numbers of the example is dropped."""
 _TOLERANCE = 0.03
 """By norm: rounding to bfloat16 puts the plain way up to 0.016 off, a bias left out 0.2, mixed names 0.1."""
 log = logging.getLogger(__name__)

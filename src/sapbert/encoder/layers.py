@@ -65,7 +65,10 @@ class Embed(Protocol):
         shape: Shape,
         dtype: torch.dtype,
     ) -> Tensor:
-        """Return what stands for each token, in `dtype`.  # (tokens,), (tokens,), (1,) -> (tokens, dim)"""
+        """Return what stands for each token, in `dtype`; dropout may be drawn from the first of `seed`.
+
+        # (tokens,), (tokens,) -> (tokens, dim)
+        """
         ...
 
 

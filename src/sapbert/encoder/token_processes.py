@@ -25,6 +25,8 @@ from sapbert.errors import SapbertError
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+_ENDED = "a process that tokenises names has ended; is memory short?"
+
 
 class TokenProcesses:
     """So many processes with the same tokenizer; threads may ask at once."""
@@ -35,12 +37,14 @@ class TokenProcesses:
         self._free: SimpleQueue[_Process] = SimpleQueue()
 
     def __enter__(self) -> Self:
-        started = [self._stack.enter_context(_Process()) for _ in range(self._count)]
-        # Not before the last has started: what is too long for a pipe is waited for until it is read.
         settings = self._tokenizer.to_str()
-        for process in started:
-            process.send(settings)
-            self._free.put(process)
+        with ExitStack() as starting:
+            started = [starting.enter_context(_Process()) for _ in range(self._count)]
+            # Not before the last has started: what is too long for a pipe is waited for until it is read.
+            for process in started:
+                process.send(settings)
+                self._free.put(process)
+            self._stack = starting.pop_all()
         return self
 
     def __exit__(
@@ -81,18 +85,21 @@ class _Process:
 
     def split(self, names: list[str]) -> TokenRows:
         assert self._process.stdout is not None
+        self.send(names)
         try:
-            self.send(names)
             ids, special, offsets = pickle.load(self._process.stdout)  # noqa: S301 - of a process of ours
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
-            raise SapbertError("a process that tokenises names has ended; is memory short?") from error
+        except (EOFError, pickle.UnpicklingError) as error:
+            raise SapbertError(_ENDED) from error
         return TokenRows(ids, special, offsets)
 
     def send(self, message: str | list[str]) -> None:
         """Send a tokenizer, then names."""
         assert self._process.stdin is not None
-        pickle.dump(message, self._process.stdin, pickle.HIGHEST_PROTOCOL)
-        self._process.stdin.flush()
+        try:
+            pickle.dump(message, self._process.stdin, pickle.HIGHEST_PROTOCOL)
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise SapbertError(_ENDED) from error
 
 
 def _serve() -> None:

@@ -92,6 +92,7 @@ def rows_of(
 
 def step(
     table: Tensor,
+    present: Tensor,
     rates: Tensor,
     betas: tuple[float, float],
     epsilon: float,
@@ -99,15 +100,13 @@ def step(
     *,
     half: bool,
     copies: bool,
-    present: Tensor | None = None,
     which: Which = "all",
 ) -> None:
     """Take one step; gradients and copies are bfloat16 if `half`, and weights are copied if `copies`.
 
     `rates` (3,) are the learning rate, and how much of the two means is there after so many steps: of the
-    second its root. Of the rows of the table, those that are `present`, or those that are not, which have no
-    gradient and need none to be there.
+    second its root. Of the rows of the table, `which` asks for those that are `present` (rows,), or for those
+    that are not, which have no gradient and need none to be there.
     """
     options = {"HALF": half, "COPIES": copies, "WHICH": which, "BLOCK": BLOCK, "num_warps": 4}
-    flags = table if present is None else present
-    _step[(len(table),)](table, flags, rates, *betas, epsilon, decay, **options)
+    _step[(len(table),)](table, present, rates, *betas, epsilon, decay, **options)

@@ -169,6 +169,7 @@ class _Biosyn:
 
     def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
         """Yield what computes each step."""
+        self._search.settle()
         for epoch, batch in self._epochs.after(done):
             yield partial(self._step, self._of_epoch(epoch), batch)
 
@@ -253,7 +254,7 @@ class _Biosyn:
         return StepReport(loss.detach(), *counts.to(self._device))
 
     def _cosines(self, mentions: NDArray[np.int64], rows: NDArray[np.int64]) -> Tensor:
-        """Encode mentions and candidates that learn, each once; where a row is -1 any.  # (mentions, k)"""
+        """Encode mentions, and names that learn, each once; for a row of -1 any cosine.  # (mentions, k)"""
         names, place = np.unique(np.maximum(rows, 0), return_inverse=True)
         texts = self.labelled.mentions.take(mentions)
         if self.settings.names == "stay":

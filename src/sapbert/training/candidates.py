@@ -99,6 +99,11 @@ class CandidateSearch:
             shutil.rmtree(self._folder / "vectors", ignore_errors=True)
         return Candidates(rows, dense, sparse, self._labelled.right(rows))
 
+    def settle(self) -> None:
+        """Encode names that stay, if that is not done; it may take long."""
+        if self._staying is not None:
+            _ = self._stayed
+
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of names that stay.  # (rows,) -> (rows, dim)"""
         return self._stayed[1].floats(rows)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sapbert.training.update import Tables, Update
 
 _ROWS_APART = 2
-"""Numbers of rows are multiples of this: few graphs, and one row of padding on average."""
+"""Numbers of rows are multiples of this: few graphs, and half a row of padding on average."""
 _WARMING = 2
 """Times a step is computed before it is captured, so that libraries have made what they keep."""
 
@@ -152,7 +152,10 @@ class CapturedStep:
                     take(tables, what)
 
             beside(update.take_absent, ids)
+            absent = aside.record_event()
             found, report = compute(partial(beside, update.take_layer))
+            # Which words were present is written there.
+            main.wait_event(absent)
             update.take_rest(tables)
             main.wait_stream(aside)
             return found, report

@@ -57,7 +57,8 @@ class Encode:
     On a GPU names are laid into rows where bfloat16 is asked for and the encoder allows, which takes a tenth
     of the launches. Else they are packed without padding where the encoder allows. Else names of like length
     are encoded together on a CPU, since a padded token costs as much as a real one; a GPU is better served by
-    one large rectangle.
+    one large rectangle. In rows the gradient of what was encoded is to be taken before more is: the weights
+    are copied anew each time.
     """
 
     def __init__(
@@ -73,12 +74,13 @@ class Encode:
         # Mean over all tokens counts padding, so its amount must not depend on the batch.
         self._width = max_length if pooling is Pooling.MEAN_ALL else None
         self._pack = self._width is None and can_pack(model)
-        self._lays = (
+        self.lays = (
             dtype is torch.bfloat16
             and model.device.type == "cuda"
             and all(parameter.requires_grad for parameter in model.parameters())
             and can_lay(model, pooling, max_length)
         )
+        """Whether names are laid into rows."""
 
     @classmethod
     def of(cls, encoder: TransformerEncoder, dtype: torch.dtype | None) -> Self:
@@ -94,7 +96,7 @@ class Encode:
     def __call__(self, tokens: TokenRows) -> Tensor:
         """Return the unit vectors of names.  # (names, dim)"""
         device, every = self._model.device, np.arange(len(tokens.lengths))
-        if self._lays:
+        if self.lays:
             return functional.normalize(self._in_rows(tokens), dim=-1)
         with torch.autocast(device.type, dtype=self._dtype, enabled=self._dtype is not None):
             if self._pack:

@@ -21,6 +21,7 @@ from sapbert.training import adamw_kernel
 
 _TRIED = 4112
 """Numbers of a parameter that is tried: more than a program takes, and not a multiple of that."""
+_WHOLE: tuple[adamw_kernel.Which, ...] = ("all",)
 _PARTS: tuple[adamw_kernel.Which, ...] = ("absent", "present")
 _ROUNDING, _HALF_ROUNDING = 1e-5, 2.0**-7
 """By norm, of steps and of their copies."""
@@ -124,8 +125,8 @@ class Update:
         which: adamw_kernel.Which = "all",
     ) -> None:
         group = self._group
-        settings = self._rates, group["betas"], group["eps"], group["weight_decay"]
-        adamw_kernel.step(table, *settings, half=half, copies=copies, present=self._present, which=which)
+        settings = self._present, self._rates, group["betas"], group["eps"], group["weight_decay"]
+        adamw_kernel.step(table, *settings, half=half, copies=copies, which=which)
 
 
 def _state(parameter: Tensor) -> dict[str, Tensor]:
@@ -161,13 +162,10 @@ def _try(device: torch.device) -> None:
             parts = own, state["exp_avg"], state["exp_avg_sq"], gradient, copy
             table = torch.from_numpy(adamw_kernel.rows_of(*parts, block)).to(device)
             rates = torch.from_numpy(_rates(group, number)).to(device)
-            settings = table, rates, group["betas"], group["eps"], group["weight_decay"]
-            if half:
-                adamw_kernel.step(*settings, half=True, copies=True)
-                continue
             present = (torch.arange(len(table), device=device) != 1).float()
-            for which in _PARTS:
-                adamw_kernel.step(*settings, half=False, copies=False, present=present, which=which)
+            settings = table, present, rates, group["betas"], group["eps"], group["weight_decay"]
+            for which in _WHOLE if half or number == 1 else _PARTS:
+                adamw_kernel.step(*settings, half=half, copies=half, which=which)
         found, expected = (
             [weights, of["exp_avg"], of["exp_avg_sq"]]
             for weights, of in ((own, state), (theirs.detach(), optimizer.state[theirs]))

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import torch
 
-from sapbert.encoder.bert import RowEncoder, can_lay
+from sapbert.encoder.bert import RowEncoder
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.training.batches import Batch
 from sapbert.training.captured import CapturedStep
@@ -44,7 +44,7 @@ class TakeStep(Protocol):
 
 def fastest(plain: Step, encoder: TransformerEncoder, settings: TrainSettings, *, steps: int) -> TakeStep:
     """Return what computes the steps of a run: `plain`, or the same as graphs where that can be."""
-    if not _can_capture(plain, encoder, settings):
+    if not _can_capture(plain):
         return plain
     updating = settings.clip is None
     tries = [(True, updating), (False, updating), (False, False)]
@@ -72,16 +72,8 @@ def _captured(
     return taken
 
 
-def _can_capture(plain: Step, encoder: TransformerEncoder, settings: TrainSettings) -> bool:
-    return (
-        plain.device.type == "cuda"
-        and settings.precision == "bf16"
-        and plain.chunk is None
-        and not waits(plain.loss)
-        and world()[1] == 1
-        and can_lay(encoder.model, encoder.pooling, encoder.max_length)
-        and all(parameter.requires_grad for parameter in encoder.model.parameters())
-    )
+def _can_capture(plain: Step) -> bool:
+    return plain.encode.lays and plain.chunk is None and not waits(plain.loss) and world()[1] == 1
 
 
 class _FirstThatWorks:
