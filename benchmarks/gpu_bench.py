@@ -148,7 +148,7 @@ class Variant:
     kernels: bool = True
     """Whether layers are computed by kernels of our own, where these work."""
     compiled: bool = True
-    """Whether what is not a layer is compiled by torch."""
+    """Whether mining and loss are compiled by torch."""
     updating: bool = True
     """Whether the optimizer's step is in the graph."""
     rows_apart: int = 2

@@ -17,7 +17,7 @@ from tests.training.conftest import one_thread as one_thread
 from tests.training.conftest import tiny_base as tiny_base
 
 BENCHMARK = GOLDEN / "benchmarks" / "plain"
-RECIPES = sorted((GOLDEN.parents[1] / "recipes").glob("biosyn-*.toml"))
+RECIPES = sorted((GOLDEN.parents[1] / "recipes").glob("biosyn*.toml"))
 NAMES = "concept_id\tname\nx:1\theart attack\nx:1\tmyocardial infarction\nx:2\tcommon cold\nx:3\tmigraine\n"
 MENTIONS = "mention\tconcept_ids\nheart attacks\tx:1\ncolds\tx:2\nheadache\tx:3\n"
 SHORT = ("--epochs", 2, "--candidates", 3, "--learning-rate", 0.001)
@@ -118,4 +118,5 @@ def test_the_recipes_are_there() -> None:
         "biosyn-bc5cdr-chemical",
         "biosyn-bc5cdr-disease",
         "biosyn-ncbi-disease",
+        "biosyn",
     ]
