@@ -45,3 +45,20 @@ def check_resume(pairs: Pairs, base: str, folder: Path, precision: Precision) ->
     losses = [[row["loss"] for row in rows if "loss" in row] for rows in (whole, cut)]
     # A GPU adds up in no fixed order, so not bit for bit.
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
+
+
+def test_steps_taken_in_the_graph_lead_where_the_optimizer_s_lead(
+    tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
+) -> None:
+    """To clip gradients all of them must be there first, so then the optimizer takes its steps itself."""
+    losses = []
+    for clip in (None, 1e9):
+        settings = TrainSettings(
+            batch_size=8, epochs=30 * 8 / len(tiny_pairs), held_out=0, precision="bf16", clip=clip
+        )
+        target = tmp_path / f"{clip}"
+        train(tiny_pairs, str(tiny_base), target, settings, device=torch.device("cuda"))
+        losses.append([row["loss"] for row in read_metrics(target / "metrics.jsonl") if "loss" in row])
+    assert len(losses[0]) == 30
+    assert losses[0][-1] < losses[0][0]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
