@@ -11,7 +11,7 @@ from sapbert.training import losses, mining, settings
 from sapbert.training.settings import TrainSettings, read_recipe, settings_from
 
 FOLDER = Path(__file__).parents[2] / "recipes"
-OTHERS = {path for kind in ("sweep", "biosyn", "reranker") for path in FOLDER.glob(f"{kind}-*.toml")}
+OTHERS = {path for kind in ("sweep", "biosyn", "reranker") for path in FOLDER.glob(f"{kind}*.toml")}
 RECIPES = sorted(set(FOLDER.glob("*.toml")) - OTHERS)
 
 
