@@ -113,34 +113,18 @@ def try_embed(
         torch.randn(*size, generator=rng).to(device)
         for size in ((_WORDS, dim), (_NAME + 1, dim), (2, dim), (dim,), (dim,), (len(tokens), dim))
     )
+
+    def computed(way: Embed, drawn: Tensor | None, shape: Shape, kind: torch.dtype) -> list[Tensor]:
+        """What stands for tokens, and the gradient of all tables."""
+        leaves = [tensor.clone().requires_grad_() for tensor in weights]
+        tables = Tables((leaves[0], leaves[1], leaves[2], leaves[3], leaves[4]), 1, 0)
+        found = way(ids, positions, drawn, tables, shape, kind)
+        return [found, *torch.autograd.grad(found, leaves, given.to(kind))]
+
     plain, rarely = (Shape(heads, width, 1e-12, dropout, 0.0) for dropout in (0.0, _RARELY))
+    expected = computed(plain_embed, None, plain, torch.float32)
     for drawn, shape in ((seed, rarely), (None, plain)):
-        found, expected = (
-            _embedded(way, ids, positions, seeds, weights, given, like, kind)
-            for way, seeds, like, kind in (
-                (embed, drawn, shape, dtype),
-                (plain_embed, None, plain, torch.float32),
-            )
-        )
-        hold(found, expected, tolerance=_TOLERANCE)
-
-
-def _embedded(
-    embed: Embed,
-    ids: Tensor,
-    positions: Tensor,
-    seed: Tensor | None,
-    weights: Sequence[Tensor],
-    given: Tensor,
-    shape: Shape,
-    dtype: torch.dtype,
-) -> list[Tensor]:
-    """Return what stands for tokens, and the gradient of all tables."""
-    leaves = [tensor.clone().requires_grad_() for tensor in weights]
-    word, position, kind, gain, shift = leaves
-    tables = Tables((word, position, kind, gain, shift), 1, 0)
-    found = embed(ids, positions, seed, tables, shape, dtype)
-    return [found, *torch.autograd.grad(found, leaves, given.to(dtype))]
+        hold(computed(embed, drawn, shape, dtype), expected, tolerance=_TOLERANCE)
 
 
 def try_layer(
