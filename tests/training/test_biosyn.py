@@ -233,6 +233,30 @@ def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
     assert figures(model) == figures(whole)
 
 
+def test_a_run_that_goes_on_encodes_names_that_stay_before_its_first_step(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a step they would be drawn into its clock and, were anything drawn by chance, into its dropout."""
+    staying = settings(names="stay")
+    first, again = (
+        biosyn._Biosyn(labelled, str(tiny_base), staying, CPU, tmp_path / name, None) for name in "ab"
+    )
+    first.measure(0)
+    again.restore(first.state())
+    encoded: list[Path] = []
+    indexed = CandidateSearch._indexed
+
+    def watched(self: CandidateSearch, encoder: Encoder) -> object:
+        encoded.append(self._folder)
+        return indexed(self, encoder)
+
+    monkeypatch.setattr(CandidateSearch, "_indexed", watched)
+    step = next(again.steps(1))
+    assert encoded == [tmp_path / "b"]
+    step(lambda loss: loss)
+    assert len(encoded) == 1
+
+
 def test_the_dense_share_grows_evenly(
     labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
