@@ -3,14 +3,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from sapbert.curies import parse_curie
 from sapbert.text import fold, tidy
-from sapbert.vocab.columns import fold_names, fold_tidy_names, is_first, tidy_names, to_curies
+from sapbert.vocab.columns import fold_names, fold_tidy_names, is_first, maybe_repeated, tidy_names, to_curies
 from tests.test_curies import PREFIXES, texts
 from tests.test_text import TRICKY, code_points
 
@@ -89,24 +91,41 @@ def test_any_identifiers_are_treated_as_one_by_one(column: list[str], prefix: st
     assert curie_disagreements(column, prefix) == []
 
 
-tables = st.lists(st.tuples(st.sampled_from(["x:1", "x:2"]), st.sampled_from(["a", "b", "c"])))
+tables = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["a", "b", "c"])))
 
 
-def first_of_each(rows: list[tuple[str, str]]) -> list[bool]:
+def first_of_each(rows: list[tuple[int, str]]) -> list[bool]:
     return [row not in rows[:number] for number, row in enumerate(rows)]
 
 
+def columns(rows: list[tuple[int, str]]) -> tuple[pl.Series, NDArray[np.int64]]:
+    return pl.Series([text for _, text in rows], dtype=pl.String), np.array([n for n, _ in rows], np.int64)
+
+
 @given(tables)
-def test_a_row_is_first_where_none_above_is_equal(rows: list[tuple[str, str]]) -> None:
-    table = pl.DataFrame(rows, schema={"id": pl.String, "name": pl.String}, orient="row")
-    assert is_first(table).to_list() == first_of_each(rows)
+def test_a_row_is_first_where_none_above_is_equal(rows: list[tuple[int, str]]) -> None:
+    assert is_first(*columns(rows)).tolist() == first_of_each(rows)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=tables)
 def test_rows_that_hash_alike_are_told_apart(
-    monkeypatch: pytest.MonkeyPatch, rows: list[tuple[str, str]]
+    monkeypatch: pytest.MonkeyPatch, rows: list[tuple[int, str]]
 ) -> None:
-    monkeypatch.setattr(pl.DataFrame, "hash_rows", lambda self: pl.zeros(self.height, pl.UInt64, eager=True))
-    table = pl.DataFrame(rows, schema={"id": pl.String, "name": pl.String}, orient="row")
-    assert is_first(table).to_list() == first_of_each(rows)
+    monkeypatch.setattr(pl.Series, "hash", lambda self: pl.zeros(len(self), pl.UInt64, eager=True))
+    assert is_first(*columns(rows)).tolist() == first_of_each(rows)
+
+
+hashes = st.lists(st.integers(0, 3) | st.integers(0, 2**64 - 1) | st.integers(2**64 - 4, 2**64 - 1))
+
+
+@given(hashes)
+def test_every_hash_that_comes_again_is_found(numbers: list[int]) -> None:
+    found = maybe_repeated(np.array(numbers, np.uint64)).tolist()
+    assert found == sorted(set(found))
+    assert {row for row, number in enumerate(numbers) if numbers.count(number) > 1} <= set(found)
+
+
+def test_hashes_that_come_once_are_hardly_ever_found() -> None:
+    once = np.random.default_rng(1).permutation(np.arange(10_000, dtype=np.uint64) << np.uint64(40))
+    assert not len(maybe_repeated(once))

@@ -29,7 +29,7 @@ from sapbert.artifacts import Draft, create
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.sampling import Languages, draw, repeat
-from sapbert.vocab.columns import append_texts, fold_tidy_names, is_first
+from sapbert.vocab.columns import append_texts, fold_tidy_names, is_first, maybe_repeated
 from sapbert.vocab.intake import Progress, ordered_map, silent
 from sapbert.vocab.vocabulary import Vocabulary
 
@@ -152,18 +152,24 @@ def _draw_part(part: Path, settings: PairSettings) -> tuple[Names, NDArray[np.in
 
 def _distinct_names(part: Path, settings: PairSettings) -> Names:
     """Fold the names of some whole concepts and keep of each concept the distinct ones, in their order."""
-    frame = pl.read_parquet(part, columns=["concept_id", "name", "language", "source"])
-    folded = frame.select("concept_id", fold_tidy_names(frame["name"]))
-    kept = is_first(folded) & (folded["name"] != "")
-    languages = None if settings.languages is Languages.ANY else frame["language"].filter(kept)
+    columns = {
+        "concept_id": True,
+        "name": True,
+        "language": settings.languages is not Languages.ANY,
+        "source": bool(settings.weights),
+    }
+    frame = pl.read_parquet(part, columns=[column for column, needed in columns.items() if needed])
+    texts = fold_tidy_names(frame["name"])
+    concepts = frame["concept_id"].rle_id().to_numpy().astype(np.int64)
+    kept = pl.Series(is_first(texts, concepts)) & (texts != "")
+    languages = frame["language"].filter(kept) if columns["language"] else None
     weights = None
     if settings.weights:
         # A name that several sources have comes as often as the largest of them says.
         each = frame["source"].cast(pl.String).replace_strict(settings.weights, default=1.0)
-        folded = folded.with_columns(each.alias("weight"))
-        largest = folded.select(pl.col("weight").max().over("concept_id", "name"))
-        weights = largest.to_series().filter(kept)
-    return Names.of(folded["concept_id"].filter(kept), folded["name"].filter(kept), languages, weights)
+        named = pl.DataFrame({"concept": concepts, "text": texts, "weight": each})
+        weights = named.select(pl.col("weight").max().over("concept", "text")).to_series().filter(kept)
+    return Names.of(frame["concept_id"].filter(kept), texts.filter(kept), languages, weights)
 
 
 class PairsWriter:
@@ -230,21 +236,21 @@ class PairsWriter:
     def _write_homonyms(self) -> None:
         hashes = np.concatenate([np.empty(0, np.uint64), *self._hashes])
         self._hashes.clear()
-        ordered = np.sort(hashes)
-        again = ordered[1:] == ordered[:-1]
-        again[1:] &= ~again[:-1]
-        repeated = ordered[1:][again]
-        del ordered, again
-        rows = pl.Series(hashes).is_in(pl.Series(repeated).implode()).arg_true().to_numpy()
-        order = np.argsort(hashes[rows])
-        starts = np.searchsorted(hashes[rows][order], repeated)
+        rows = maybe_repeated(hashes)
+        hashes = hashes[rows]
+        order = np.argsort(hashes)
+        starts = np.flatnonzero(np.diff(hashes[order], prepend=~hashes[order[:1]]))
+        sizes = np.diff(starts, append=len(order))
+        order, sizes = order[np.repeat(sizes > 1, sizes)], sizes[sizes > 1]
+        first = np.minimum.reduceat(order, np.cumsum(sizes) - sizes)
         # Groups are numbered by their first row, so that the numbers do not depend on the hash.
-        numbers = np.argsort(np.argsort(np.minimum.reduceat(rows[order], starts)))
-        group = np.empty(len(rows), np.int64)
-        group[order] = np.repeat(numbers, np.diff(starts, append=len(rows)))
-        self.homonyms = len(rows)
+        begins = np.zeros(len(rows), np.bool_)
+        begins[first] = True
+        groups = np.full(len(rows), -1)
+        groups[order] = np.repeat(np.cumsum(begins)[first] - 1, sizes)
+        self.homonyms = len(order)
         with ArrayWriter(self._path / "homonyms.npy", np.int32, 2) as homonyms:
-            homonyms.append(np.stack([rows, group], axis=1))
+            homonyms.append(np.stack([rows, groups], axis=1)[groups >= 0])
 
 
 def _shifted(numbers: NDArray[np.int64], by: int) -> NDArray[np.int32]:

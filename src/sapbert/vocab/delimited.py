@@ -1,7 +1,7 @@
 """Parse a block of whole lines of a delimited file in which quotes mean nothing.
 
 polars fills up a line with too few fields and cuts one with too many, so a block's shape is proven
-first: its separators and line ends, all else deleted, must repeat one pattern. Only a block that fails
+first: its separators and line ends, all else left out, must repeat one pattern. Only a block that fails
 is looked at line by line.
 """
 
@@ -11,12 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from sapbert.errors import FormatError
 
 _END = "_end"
 """What is between the last separator and the end of the line where lines end with a separator: nothing."""
+_NEWLINE = ord("\n")
 
 
 class BadLine(NamedTuple):
@@ -55,7 +57,7 @@ def parse_block(data: bytes, name: str, layout: Layout, columns: list[str], *, f
         _check_header(data, name, layout)
         data = data[data.index(b"\n") + 1 :]
     header = int(first and layout.header)
-    if _is_regular(data, layout):
+    if _is_regular(data, layout) or _is_regular(data := data.replace(b"\r\n", b"\n"), layout):
         with suppress(pl.exceptions.PolarsError):
             frame = _parse(data, layout, columns)
             return Parsed(frame, [], frame.height + header)
@@ -65,35 +67,32 @@ def parse_block(data: bytes, name: str, layout: Layout, columns: list[str], *, f
 
 
 def _is_regular(data: bytes, layout: Layout) -> bool:
-    """Tell whether every line has the right number of separators."""
-    separator = layout.separator.encode()
-    others = bytes(set(range(256)) - {*separator, *b"\n"})
-    marks = data.translate(None, others)
-    line = separator * _separators_a_line(layout) + b"\n"
-    return marks == line * (len(marks) // len(line))
+    """Tell whether every line has the right number of separators, the last at its end where it must be."""
+    text = pl.Series(np.frombuffer(data, np.uint8))
+    ends, separators = text == _NEWLINE, text == ord(layout.separator)
+    marks = text.filter(ends | separators).to_numpy()
+    a_line = _separators_a_line(layout) + 1
+    last = marks[a_line - 1 :: a_line]
+    if len(marks) != a_line * len(last) or len(last) != ends.sum() or (last != _NEWLINE).any():
+        return False
+    return not layout.terminated or not (ends[1:] & ~separators[:-1]).any()
 
 
 def _parse(data: bytes, layout: Layout, columns: list[str]) -> pl.DataFrame:
-    """Parse lines with the right number of separators; a PolarsError means bad UTF-8 or a loose end."""
+    """Parse lines with the right number of separators; a PolarsError means bad UTF-8."""
     names = [*layout.columns, _END] if layout.terminated else list(layout.columns)
     schema = dict.fromkeys(names, pl.String)
     if not data:
         return pl.DataFrame(schema=schema).select(columns)
-    frame = (
-        pl.scan_csv(
-            data,
-            separator=layout.separator,
-            has_header=False,
-            schema=schema,
-            quote_char=None,
-            empty_string_is_null=False,
-        )
-        .select([*columns, _END] if layout.terminated else columns)
-        .collect()
+    scan = pl.scan_csv(
+        data,
+        separator=layout.separator,
+        has_header=False,
+        schema=schema,
+        quote_char=None,
+        empty_string_is_null=False,
     )
-    if layout.terminated and frame[_END].str.len_bytes().max():
-        raise pl.exceptions.ShapeError("text after the last separator")
-    return frame.select(columns)
+    return scan.select(columns).collect()
 
 
 def _separators_a_line(layout: Layout) -> int:

@@ -1,8 +1,8 @@
-"""Put the names of whole concepts in their one order: by concept, language, name and source.
+"""Put the names of whole concepts in their one order, by concept, language, name and source, each once.
 
 Millions of rows are compared as numbers: concept, language and the first letters of the name fit into 64
 bits, which numpy sorts in an eighth of the time that polars takes to compare columns. Only rows that are
-alike in all of that (one in ten, most of them repeated names) are sorted by the columns themselves.
+alike in all of that (one in ten, most of them repeated names) are compared by the columns themselves.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ _TIES = {"run": False, "name": False, "source": False, "rank": True, "scope": Fa
 """What decides between rows that the number leaves equal, and whether the highest comes first."""
 
 
-def sort_names(names: pl.DataFrame) -> pl.DataFrame:
-    """Sort by `concept` (a number), language, name and source; of equal ones the highest rank comes first."""
+def distinct_names(names: pl.DataFrame) -> pl.DataFrame:
+    """Sort by `concept` (a number), language, name and source; of rows alike in all four one is kept.
+
+    It is the one of highest rank, and of those the one of the first scope.
+    """
     if names.is_empty():
         return names
     key = _key(names)
@@ -27,10 +30,13 @@ def sort_names(names: pl.DataFrame) -> pl.DataFrame:
     differs = np.diff(key[order]) != 0
     tied = np.flatnonzero(~(np.append(differs, True) & np.insert(differs, 0, True)))
     runs = np.cumsum(np.insert(differs, 0, False))[tied]
-    rows = names[order[tied]].with_columns(run=runs)
+    rows = names.select(list(_TIES)[1:])[order[tied]].with_columns(run=runs)
     decided = rows.select(pl.arg_sort_by(list(_TIES), descending=list(_TIES.values()))).to_series()
     order[tied] = order[tied][decided.to_numpy()]
-    return names[order]
+    repeated = rows[decided].select(
+        pl.all_horizontal(pl.col(column) == pl.col(column).shift() for column in ("run", "name", "source"))
+    )
+    return names[np.delete(order, tied[repeated.to_series().fill_null(value=False).arg_true().to_numpy()])]
 
 
 def _key(names: pl.DataFrame) -> NDArray[np.uint64]:

@@ -120,15 +120,15 @@ def _read(
 ) -> None:
     conso = _find_conso(edition, release)
     rel, sty = release.find(_exactly(edition.rel)), release.find(_exactly(edition.sty))
-    links = _tradename_links(rel, edition, intake) if settings.tradenames and rel else _NO_LINKS
+    links = _tradename_links(rel, intake) if settings.tradenames and rel else _NO_LINKS
     linked = links["brand"].unique().sort()
-    selection = _Selection(edition, settings, ranks)
+    selection = _Selection(settings, ranks)
     donors: list[pl.DataFrame] = []
     layout = _layout(_CONSO, hint=f"is this {edition.conso}?")
 
     def take(frame: pl.DataFrame) -> tuple[_Found, Spooled, pl.DataFrame]:
         names, found = selection.apply(frame)
-        return found, writer.spool(names), _among(names, linked)
+        return found, writer.spool(names, edition.prefix), _among(names, linked)
 
     for found, spooled, lenders in intake.frames(conso, layout, _CONSO_COLUMNS, take):
         selection.note(found, writer)
@@ -136,7 +136,7 @@ def _read(
         donors.append(lenders)
     selection.check(conso, intake)
     if not links.is_empty():
-        _add_tradenames(links, pl.concat(donors), writer)
+        _add_tradenames(links, pl.concat(donors), edition, writer)
     if sty:
         _read_types(sty, edition, writer, intake)
 
@@ -168,8 +168,7 @@ class _Found(NamedTuple):
 class _Selection:
     """Picks the wanted rows of MRCONSO and makes names of them; knows afterwards what was met."""
 
-    def __init__(self, edition: _Edition, settings: RrfSettings, ranks: pl.DataFrame) -> None:
-        self._prefix = edition.prefix
+    def __init__(self, settings: RrfSettings, ranks: pl.DataFrame) -> None:
         self._settings = settings
         self._languages = _language_codes(settings.languages)
         self._ranks = _RankTable(ranks)
@@ -192,7 +191,7 @@ class _Selection:
             frozenset(frame["SAB"].unique()) if self._unseen_sources else frozenset(),
         )
         names = frame.filter(kept).select(
-            concept_id=self._prefix + pl.col("CUI"),
+            concept_id="CUI",
             name="STR",
             rank=self._ranks.rank(),
             language=self._language(),
@@ -286,7 +285,7 @@ def _ranks(source: Source | None, intake: Intake) -> pl.DataFrame:
 _NO_LINKS = pl.DataFrame(schema={"concept_id": pl.String, "brand": pl.String})
 
 
-def _tradename_links(source: Source, edition: _Edition, intake: Intake) -> pl.DataFrame:
+def _tradename_links(source: Source, intake: Intake) -> pl.DataFrame:
     """Pairs of concepts that are drug and brand, in both directions."""
 
     def links(frame: pl.DataFrame) -> pl.DataFrame:
@@ -297,7 +296,7 @@ def _tradename_links(source: Source, edition: _Edition, intake: Intake) -> pl.Da
             pl.col("CUI1") != "",
             pl.col("CUI2") != "",
         )
-        return ends.select(concept_id=edition.prefix + pl.col("CUI1"), brand=edition.prefix + pl.col("CUI2"))
+        return ends.select(concept_id="CUI1", brand="CUI2")
 
     one_way = pl.concat([_NO_LINKS, *intake.frames(source, _REL, ["CUI1", "CUI2", "RELA"], links)])
     return pl.concat([one_way, one_way.select(concept_id="brand", brand="concept_id")]).unique()
@@ -314,9 +313,12 @@ def _among(names: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
     return names[own.is_in(near.implode()).arg_true()]
 
 
-def _add_tradenames(links: pl.DataFrame, donors: pl.DataFrame, writer: VocabularyWriter) -> None:
+def _add_tradenames(
+    links: pl.DataFrame, donors: pl.DataFrame, edition: _Edition, writer: VocabularyWriter
+) -> None:
     lent = links.join(donors.rename({"concept_id": "brand"}), on="brand")
-    writer.add_late(lent.with_columns(rank=0, scope=pl.lit("related")))
+    owner = edition.prefix + pl.col("concept_id")
+    writer.add_late(lent.with_columns(concept_id=owner, rank=0, scope=pl.lit("related")))
     writer.count("tradename links", links.height // 2)
 
 

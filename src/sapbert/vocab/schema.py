@@ -39,21 +39,17 @@ XREFS: Schema = {"concept_id": pl.String, "xref": pl.String}
 ALIASES: Schema = {"concept_id": pl.String, "alias": pl.String}
 """Other identifiers of the concept itself: retired ones, and those of the concepts merged into it."""
 
-NAME_KEY = ["concept_id", "language", "name", "source"]
-
 
 class Digestible(NamedTuple):
     """Some rows, as the bytes that a digest takes in."""
 
     rows: int
-    concepts: int
     columns: dict[str, tuple[bytes, bytes]]
 
 
 def digestible(frame: pl.DataFrame) -> Digestible:
     """Prepare some rows for `TableDigest.update`; made apart from it because this part takes the time."""
-    concepts = 0 if frame.is_empty() else frame["concept_id"].rle_id()[-1] + 1
-    return Digestible(frame.height, concepts, {column.name: _bytes(column) for column in frame})
+    return Digestible(frame.height, {column.name: _bytes(column) for column in frame})
 
 
 class TableDigest:

@@ -10,7 +10,7 @@ written as Parquet. UMLS comes sorted by concept; another source is sorted first
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -19,16 +19,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from sapbert.artifacts import Draft, create, fingerprint_of
 from sapbert.errors import SapbertError
 from sapbert.vocab.columns import tidy_names
+from sapbert.vocab.concepts import Concepts, first_rows, whole_concepts
 from sapbert.vocab.intake import Intake, ordered_map
-from sapbert.vocab.order import sort_names
+from sapbert.vocab.order import distinct_names
 from sapbert.vocab.parquet import system_errors
 from sapbert.vocab.schema import (
     ALIASES,
-    NAME_KEY,
     NAMES,
     TYPES,
     XREFS,
@@ -44,8 +45,8 @@ ROWS_A_PART = 400_000
 """Rows held at a time; a part of the names table has at least as many, but for the last."""
 HELD_BYTES = 1 << 30
 """Names that wait in memory; those beyond wait on disk."""
-_VIEWS = 2 * 16
-"""Bytes a row that polars leaves out of its estimates: what points to the texts of its two strings."""
+_VIEW = 16
+"""Bytes a row that polars leaves out of its estimates: what points to the text of its name."""
 COMPRESSION: Literal["uncompressed"] = "uncompressed"
 """Compressing took half the time of all writing and saved four bytes in ten."""
 SPOOL: Schema = {
@@ -64,7 +65,7 @@ TABLES: Mapping[str, Schema] = {"names": NAMES, **FACTS}
 class Spooled(NamedTuple):
     """Names that wait."""
 
-    names: pl.DataFrame | Path | None
+    names: Concepts | Path | None
     """Themselves, or the file they were written to; None where there are none."""
     first_id: str
     last_id: str
@@ -85,7 +86,7 @@ class VocabularyWriter:
         self._numbers = count()
         self._room = HELD_BYTES
         self._room_lock = Lock()
-        self._spooled: deque[pl.DataFrame | Path] = deque()
+        self._spooled: deque[Concepts | Path] = deque()
         self._sorted = True
         self._last_id = ""
         self._late: list[pl.DataFrame] = [pl.DataFrame(schema=SPOOL)]
@@ -95,21 +96,26 @@ class VocabularyWriter:
         """Add names with the columns of `SPOOL`; `rank`, `language`, `source` and `scope` may be left out."""
         self.keep(self.spool(names))
 
-    def spool(self, names: pl.DataFrame) -> Spooled:
-        """Do the part of `add` that takes time, on any thread; `keep` does the rest."""
-        frame = _conform(names)
-        if frame.is_empty():
-            return Spooled(None, "", "", in_order=True)
-        ids = frame["concept_id"]
-        return Spooled(self._lay_aside(frame), ids[0], ids[-1], in_order=ids.is_sorted())
+    def spool(self, names: pl.DataFrame, prefix: str = "") -> Spooled:
+        """Do the part of `add` that takes time, on any thread; `keep` does the rest.
 
-    def _lay_aside(self, frame: pl.DataFrame) -> pl.DataFrame | Path:
+        Identifiers may come without the `prefix` that all of them have.
+        """
+        concepts = Concepts.of(_conform(names), prefix)
+        if concepts.names.is_empty():
+            return Spooled(None, "", "", in_order=True)
+        ids = concepts.ids
+        return Spooled(self._lay_aside(concepts), ids[0], ids[-1], in_order=ids.is_sorted())
+
+    def _lay_aside(self, concepts: Concepts) -> Concepts | Path:
+        names, ids = concepts.names, concepts.ids
+        size = names.estimated_size() + ids.estimated_size() + _VIEW * (names.height + len(ids))
         with self._room_lock:
-            self._room -= int(frame.estimated_size()) + _VIEWS * frame.height
+            self._room -= int(size)
             if self._room >= 0:
-                return frame
+                return concepts
         path = self._spool / f"{next(self._numbers):05}.arrow"
-        frame.write_ipc(path)
+        concepts.with_ids().write_ipc(path)
         return path
 
     def keep(self, spooled: Spooled) -> None:
@@ -137,15 +143,17 @@ class VocabularyWriter:
         facts = {table: _sorted_by_concept(frames) for table, frames in self._facts.items()}
         tables = {name: _TableWriter(self._draft, name, schema) for name, schema in TABLES.items()}
 
-        def write_part(numbered: tuple[int, pl.DataFrame]) -> dict[str, Digestible]:
+        def write_part(numbered: tuple[int, Concepts]) -> tuple[int, dict[str, Digestible]]:
             number, piece = numbered
-            names = _canonical(_complete(_tidied(piece), late))
-            own = {table: _about(names, rows) for table, rows in facts.items()}
-            return {name: tables[name].write(number, rows) for name, rows in {"names": names, **own}.items()}
+            whole = _canonical(_complete(piece.keeping(_tidied(piece.names)), late))
+            rows = {"names": whole.with_ids().select(list(NAMES))}
+            rows |= {table: _about(whole.ids, own) for table, own in facts.items()}
+            return len(whole.ids), {name: tables[name].write(number, part) for name, part in rows.items()}
 
         concepts = 0
-        for written in ordered_map(write_part, enumerate(_whole_concepts(self._take_spool()))):
-            concepts += written["names"].concepts
+        parts = enumerate(whole_concepts(self._take_spool(), ROWS_A_PART))
+        for number, written in ordered_map(write_part, parts):
+            concepts += number
             for name, part in written.items():
                 tables[name].digest.update(part)
         self._spool.rmdir()
@@ -163,21 +171,22 @@ class VocabularyWriter:
             details={"type_labels": dict(sorted(self.type_labels.items())), "skipped": intake.examples},
         )
 
-    def _take_spool(self) -> Iterator[pl.DataFrame]:
-        """Yield the spooled frames in order of concept, letting go of each."""
-        frames = (_fetch(self._spooled.popleft()) for _ in range(len(self._spooled)))
+    def _take_spool(self) -> Iterator[Concepts]:
+        """Yield what was spooled in order of concept, letting go of each."""
+        pieces = (_fetch(self._spooled.popleft()) for _ in range(len(self._spooled)))
         if self._sorted:
-            yield from frames
+            yield from pieces
         else:
-            yield from pl.concat(frames).sort("concept_id").iter_slices(ROWS_A_PART)
+            joined = pl.concat(piece.with_ids() for piece in pieces).sort("concept_id")
+            yield from map(Concepts.of, joined.iter_slices(ROWS_A_PART))
 
 
-def _fetch(names: pl.DataFrame | Path) -> pl.DataFrame:
-    if isinstance(names, pl.DataFrame):
+def _fetch(names: Concepts | Path) -> Concepts:
+    if isinstance(names, Concepts):
         return names
     frame = pl.read_ipc(names)
     names.unlink()
-    return frame
+    return Concepts.of(frame)
 
 
 class _TableWriter:
@@ -194,7 +203,8 @@ class _TableWriter:
         if not part.is_empty():
             file = self._folder / f"{number:05}.parquet"
             with system_errors(file):
-                part.write_parquet(file, compression=COMPRESSION)
+                # Statistics of names take a quarter of the time, and help no question that is asked here.
+                part.write_parquet(file, compression=COMPRESSION, statistics=False)
             self._draft.settle(file)
         return digestible(part)
 
@@ -224,72 +234,49 @@ def _sorted_by_concept(frames: list[pl.DataFrame]) -> pl.DataFrame:
     return joined if joined["concept_id"].is_sorted() else joined.sort("concept_id").rechunk()
 
 
-def _whole_concepts(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Regroup frames that are sorted by concept so that no concept is cut in two."""
-    held: list[pl.DataFrame] = []
-    rows = 0
-    for frame in frames:
-        held.append(frame)
-        rows += frame.height
-        if rows < ROWS_A_PART:
-            continue
-        joined = pl.concat(held, rechunk=True)
-        ids = joined["concept_id"]
-        start = ids.search_sorted(ids[-1], side="left")
-        if start:
-            yield joined[:start]
-        held = [joined[start:]]
-        rows = held[0].height
-    if held:
-        yield pl.concat(held, rechunk=True)
-
-
-def _near(concepts: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows between the first and the last of `concepts`; both are sorted by concept."""
-    ids, own = rows["concept_id"], concepts["concept_id"]
-    if own.is_empty():
+def _near(ids: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows between the first and the last of `ids`; both are sorted by concept."""
+    own = rows["concept_id"]
+    if ids.is_empty():
         return rows.clear()
-    return rows[ids.search_sorted(own[0], side="left") : ids.search_sorted(own[-1], side="right")]
+    return rows[own.search_sorted(ids[0], side="left") : own.search_sorted(ids[-1], side="right")]
 
 
-def _about(concepts: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    """The distinct rows of `facts` about `concepts`, in order."""
-    about = _near(concepts, facts).join(concepts, on="concept_id", how="semi", maintain_order="left")
-    return about.sort(about.columns).filter(_starts_run(about.columns))
-
-
-def _complete(piece: pl.DataFrame, late: pl.DataFrame) -> pl.DataFrame:
-    """Number the concepts of a piece and add their late names."""
-    numbered = piece.with_columns(concept=pl.col("concept_id").rle_id())
-    near = _near(piece, late)
-    if near.is_empty():
-        return numbered
-    owners = numbered.select("concept_id", "concept").filter(_starts_run(["concept"]))
-    return pl.concat([numbered, near.join(owners, on="concept_id")])
+def _about(ids: pl.Series, facts: pl.DataFrame) -> pl.DataFrame:
+    """The distinct rows of `facts` about the concepts `ids`, in order."""
+    wanted = pl.DataFrame({"concept_id": ids})
+    about = _near(ids, facts).join(wanted, on="concept_id", how="semi", maintain_order="left")
+    concept, fact = about
+    if ((concept == concept.shift()) & (fact <= fact.shift())).any():
+        return about.unique().sort(about.columns)
+    return about
 
 
 def _tidied(names: pl.DataFrame) -> pl.DataFrame:
-    return names.with_columns(tidy_names(names["name"])).filter(pl.col("name").str.len_bytes() > 0)
+    """Tidy names; those of which nothing is left are dropped."""
+    tidy = names.with_columns(tidy_names(names["name"]))
+    return tidy.filter(pl.col("name").str.len_bytes() > 0)
 
 
-def _canonical(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sort the tidy names of whole, numbered concepts, drop repeated ones and mark the preferred."""
-    key = ["concept", *NAME_KEY[1:]]
-    distinct = sort_names(frame).filter(_starts_run(key))
-    preferred = _first_of_best(distinct["rank"], distinct.select(_starts_run(key[:2])).to_series())
-    return distinct.with_columns(preferred=preferred).select(list(NAMES))
+def _complete(piece: Concepts, late: pl.DataFrame) -> Concepts:
+    """Add their late names to the concepts of a piece."""
+    near = _near(piece.ids, late)
+    owners = pl.DataFrame({"concept_id": piece.ids}).with_row_index("concept")
+    added = near.join(owners, on="concept_id").select(piece.names.columns)
+    return piece._replace(names=pl.concat([piece.names, added])) if len(added) else piece
 
 
-def _starts_run(columns: list[str]) -> pl.Expr:
-    """True in each row that differs from the one above it in any of `columns`."""
-    return pl.any_horizontal(pl.col(column).ne_missing(pl.col(column).shift()) for column in columns)
+def _canonical(piece: Concepts) -> Concepts:
+    """Sort the tidy names of whole concepts, drop repeated ones and mark the preferred."""
+    names = distinct_names(piece.names)
+    preferred = _first_of_best(names["rank"], first_rows(names["concept"], names["language"]))
+    return piece._replace(names=names.with_columns(preferred=preferred))
 
 
-def _first_of_best(rank: pl.Series, starts: pl.Series) -> pl.Series:
-    """In each run of rows, mark the first of highest rank, if that is above 0."""
+def _first_of_best(rank: pl.Series, first: NDArray[np.int64]) -> pl.Series:
+    """In each run of rows, told by its first, mark the first of highest rank, if that is above 0."""
     if rank.is_empty():
         return pl.Series([], dtype=pl.Boolean)
-    first = starts.arg_true().to_numpy()
     lengths = np.diff(first, append=len(rank))
     ranks = rank.to_numpy()
     best = ranks == np.repeat(np.maximum.reduceat(ranks, first), lengths)
