@@ -43,16 +43,22 @@ def draw(concepts: Ints, languages: Ints, *, keys: Keys, rule: Languages, limit:
     start = np.flatnonzero(np.diff(concepts, prepend=-1))
     first, partners = _partners(concepts, languages, start, rule)
     ends = np.cumsum(partners)
+    begins = ends - partners
     offered = np.add.reduceat(partners, start)
     drawn = np.minimum(offered, limit)
-    numbers = np.arange(drawn.sum()) - np.repeat(np.cumsum(drawn) - drawn, drawn)
+    numbers = np.arange(drawn.sum()) + np.repeat(begins[start] - (np.cumsum(drawn) - drawn), drawn)
+    # Where all pairs are drawn a row has as many as it has partners; elsewhere the numbers drawn tell.
+    here = partners.copy()
     many = np.flatnonzero(offered > limit)
     if len(many):
         seeds = _mix(np.uint64(seed) ^ _mix(keys(many)))
-        numbers[np.repeat(offered > limit, drawn)] = _distinct(offered[many], limit, seeds).ravel()
-    numbers += np.repeat((ends - partners)[start], drawn)
-    right = np.searchsorted(ends, numbers, side="right")
-    left = first[right] + numbers - (ends - partners)[right]
+        chosen = _distinct(offered[many], limit, seeds) + begins[start[many], np.newaxis]
+        numbers[np.repeat(offered > limit, drawn)] = chosen.ravel()
+        rows = np.flatnonzero(np.repeat(offered > limit, np.diff(start, append=len(concepts))))
+        here[rows] = np.diff(np.searchsorted(numbers, ends[rows]), prepend=0)
+        here[start] = 0
+    right = np.repeat(np.arange(len(concepts)), here)
+    left = numbers + np.repeat(first - begins, here)
     return np.stack([left, right], axis=1)
 
 

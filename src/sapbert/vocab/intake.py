@@ -43,6 +43,8 @@ def silent(_name: str, _done: int, _total: int) -> None:
 
 
 BLOCK_BYTES = 16 << 20
+_CHUNK_BYTES = 1 << 20
+"""Read at a time: so little memory is used again and again, where that of a block is cleared each time."""
 _ARCHIVES = (".zip", ".nlm")
 _PIECE = re.compile(r"\.[a-z]{2}$")
 _KEPT_EXAMPLES = 5
@@ -156,14 +158,16 @@ class Intake:
         """Yield `source` in blocks of whole lines, each ended by a newline."""
         empty = True
         with self.stream(source) as stream:
-            rest = stream.read(3).removeprefix(b"\xef\xbb\xbf")
-            while chunk := stream.read(BLOCK_BYTES):
-                end = chunk.rfind(b"\n") + 1
-                if end:
-                    yield b"".join((rest, memoryview(chunk)[:end]))
-                    rest, empty = chunk[end:], False
+            held = [stream.read(3).removeprefix(b"\xef\xbb\xbf")]
+            size = 0
+            while chunk := stream.read(min(_CHUNK_BYTES, BLOCK_BYTES)):
+                size += len(chunk)
+                if size >= BLOCK_BYTES and (end := chunk.rfind(b"\n") + 1):
+                    yield b"".join((*held, chunk[:end]))
+                    held, size, empty = [chunk[end:]], 0, False
                 else:
-                    rest += chunk
+                    held.append(chunk)
+            rest = b"".join(held)
             if rest.strip():
                 yield rest if rest.endswith(b"\n") else rest + b"\n"
                 empty = False
@@ -204,13 +208,14 @@ class Intake:
 
 def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Map on all cores, in order, with only a few items under way."""
-    workers = cpu_count() or 1
+    # One thread more than cores: while one waits for polars to hand its work over, another has the core.
+    workers = (cpu_count() or 1) + 1
     pending: deque[Future[R]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
             for item in items:
                 pending.append(pool.submit(function, item))
-                if len(pending) > 2 * workers:
+                if len(pending) > workers + 1:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()

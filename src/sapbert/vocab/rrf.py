@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from sapbert.errors import ConfigError, FormatError
+from sapbert.vocab.concepts import Concepts
 from sapbert.vocab.delimited import Layout
 from sapbert.vocab.intake import Intake, Release, Source
 from sapbert.vocab.writer import Spooled, VocabularyWriter
@@ -120,7 +122,7 @@ def _read(
 ) -> None:
     conso = _find_conso(edition, release)
     rel, sty = release.find(_exactly(edition.rel)), release.find(_exactly(edition.sty))
-    links = _tradename_links(rel, intake) if settings.tradenames and rel else _NO_LINKS
+    links = _tradename_links(rel, edition, intake) if settings.tradenames and rel else _NO_LINKS
     linked = links["brand"].unique().sort()
     selection = _Selection(settings, ranks)
     donors: list[pl.DataFrame] = []
@@ -128,7 +130,8 @@ def _read(
 
     def take(frame: pl.DataFrame) -> tuple[_Found, Spooled, pl.DataFrame]:
         names, found = selection.apply(frame)
-        return found, writer.spool(names, edition.prefix), _among(names, linked)
+        concepts = Concepts.of(names, edition.prefix)
+        return found, writer.spool(concepts), _lenders(concepts, linked)
 
     for found, spooled, lenders in intake.frames(conso, layout, _CONSO_COLUMNS, take):
         selection.note(found, writer)
@@ -136,7 +139,7 @@ def _read(
         donors.append(lenders)
     selection.check(conso, intake)
     if not links.is_empty():
-        _add_tradenames(links, pl.concat(donors), edition, writer)
+        _add_tradenames(links, pl.concat(donors), writer)
     if sty:
         _read_types(sty, edition, writer, intake)
 
@@ -285,7 +288,7 @@ def _ranks(source: Source | None, intake: Intake) -> pl.DataFrame:
 _NO_LINKS = pl.DataFrame(schema={"concept_id": pl.String, "brand": pl.String})
 
 
-def _tradename_links(source: Source, intake: Intake) -> pl.DataFrame:
+def _tradename_links(source: Source, edition: _Edition, intake: Intake) -> pl.DataFrame:
     """Pairs of concepts that are drug and brand, in both directions."""
 
     def links(frame: pl.DataFrame) -> pl.DataFrame:
@@ -296,29 +299,28 @@ def _tradename_links(source: Source, intake: Intake) -> pl.DataFrame:
             pl.col("CUI1") != "",
             pl.col("CUI2") != "",
         )
-        return ends.select(concept_id="CUI1", brand="CUI2")
+        return ends.select(concept_id=edition.prefix + pl.col("CUI1"), brand=edition.prefix + pl.col("CUI2"))
 
     one_way = pl.concat([_NO_LINKS, *intake.frames(source, _REL, ["CUI1", "CUI2", "RELA"], links)])
     return pl.concat([one_way, one_way.select(concept_id="brand", brand="concept_id")]).unique()
 
 
-def _among(names: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
-    """The names of the concepts in `ids`, which is sorted; nearly free where the names are sorted too."""
-    own = names["concept_id"]
-    if own.is_empty() or ids.is_empty():
-        return names.clear()
-    first, last = str(own.min()), str(own.max())
-    near = ids[ids.search_sorted(first, side="left") : ids.search_sorted(last, side="right")]
+def _lenders(concepts: Concepts, brands: pl.Series) -> pl.DataFrame:
+    """The names of those concepts that are in `brands`, which is sorted."""
+    ids = concepts.ids
+    if ids.is_empty() or brands.is_empty():
+        return concepts.with_ids().clear()
+    first, last = str(ids.min()), str(ids.max())
+    near = brands[brands.search_sorted(first, side="left") : brands.search_sorted(last, side="right")]
+    lending = ids.is_in(near.implode()).to_numpy()
     # Rows that are filtered would keep the text of the whole block in memory; those that are gathered do not.
-    return names[own.is_in(near.implode()).arg_true()]
+    rows = np.flatnonzero(lending[concepts.names["concept"].to_numpy()])
+    return concepts._replace(names=concepts.names[rows]).with_ids()
 
 
-def _add_tradenames(
-    links: pl.DataFrame, donors: pl.DataFrame, edition: _Edition, writer: VocabularyWriter
-) -> None:
+def _add_tradenames(links: pl.DataFrame, donors: pl.DataFrame, writer: VocabularyWriter) -> None:
     lent = links.join(donors.rename({"concept_id": "brand"}), on="brand")
-    owner = edition.prefix + pl.col("concept_id")
-    writer.add_late(lent.with_columns(concept_id=owner, rank=0, scope=pl.lit("related")))
+    writer.add_late(lent.with_columns(rank=0, scope=pl.lit("related")))
     writer.count("tradename links", links.height // 2)
 
 

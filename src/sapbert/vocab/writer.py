@@ -41,7 +41,7 @@ from sapbert.vocab.schema import (
 )
 
 KIND = "vocabulary"
-ROWS_A_PART = 400_000
+ROWS_A_PART = 250_000
 """Rows held at a time; a part of the names table has at least as many, but for the last."""
 HELD_BYTES = 1 << 30
 """Names that wait in memory; those beyond wait on disk."""
@@ -49,14 +49,14 @@ _VIEW = 16
 """Bytes a row that polars leaves out of its estimates: what points to the text of its name."""
 COMPRESSION: Literal["uncompressed"] = "uncompressed"
 """Compressing took half the time of all writing and saved four bytes in ten."""
-SPOOL: Schema = {
-    "concept_id": pl.String,
+_NAME: Schema = {
     "name": pl.String,
     "rank": pl.Int32,
     "language": pl.Categorical,
     "source": pl.Categorical,
     "scope": Scope,
 }
+SPOOL: Schema = {"concept_id": pl.String, **_NAME}
 """What readers add. Of a concept's names in one language the one of highest rank above 0 is preferred."""
 FACTS: Mapping[str, Schema] = {"types": TYPES, "xrefs": XREFS, "aliases": ALIASES}
 TABLES: Mapping[str, Schema] = {"names": NAMES, **FACTS}
@@ -94,18 +94,16 @@ class VocabularyWriter:
 
     def add(self, names: pl.DataFrame) -> None:
         """Add names with the columns of `SPOOL`; `rank`, `language`, `source` and `scope` may be left out."""
-        self.keep(self.spool(names))
+        self.keep(self.spool(Concepts.of(names)))
 
-    def spool(self, names: pl.DataFrame, prefix: str = "") -> Spooled:
-        """Do the part of `add` that takes time, on any thread; `keep` does the rest.
-
-        Identifiers may come without the `prefix` that all of them have.
-        """
-        concepts = Concepts.of(_conform(names), prefix)
-        if concepts.names.is_empty():
-            return Spooled(None, "", "", in_order=True)
+    def spool(self, concepts: Concepts) -> Spooled:
+        """Do the part of `add` that takes time, on any thread; `keep` does the rest."""
         ids = concepts.ids
-        return Spooled(self._lay_aside(concepts), ids[0], ids[-1], in_order=ids.is_sorted())
+        if ids.is_empty():
+            return Spooled(None, "", "", in_order=True)
+        names = _conform(concepts.names, {**_NAME, "concept": pl.UInt32})
+        held = self._lay_aside(Concepts(ids, names))
+        return Spooled(held, ids[0], ids[-1], in_order=ids.is_sorted())
 
     def _lay_aside(self, concepts: Concepts) -> Concepts | Path:
         names, ids = concepts.names, concepts.ids
@@ -127,7 +125,7 @@ class VocabularyWriter:
 
     def add_late(self, names: pl.DataFrame) -> None:
         """Add names to concepts that have names of their own; others get none from here."""
-        self._late.append(_conform(names))
+        self._late.append(_conform(names, SPOOL))
 
     def add_facts(self, table: str, rows: pl.DataFrame) -> None:
         """Add rows to `types`, `xrefs` or `aliases`; those of a concept without names are dropped."""
@@ -220,12 +218,12 @@ def write_vocabulary(
         writer.finish(settings, intake)
 
 
-def _conform(names: pl.DataFrame) -> pl.DataFrame:
+def _conform(names: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     defaults = {"rank": 0, "language": "en", "source": "", "scope": "exact"}
     missing = [
         pl.lit(value).alias(column) for column, value in defaults.items() if column not in names.columns
     ]
-    return names.with_columns(missing).select(pl.col(column).cast(dtype) for column, dtype in SPOOL.items())
+    return names.with_columns(missing).select(pl.col(column).cast(dtype) for column, dtype in schema.items())
 
 
 def _sorted_by_concept(frames: list[pl.DataFrame]) -> pl.DataFrame:
