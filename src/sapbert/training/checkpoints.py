@@ -3,6 +3,8 @@
 Each is an artifact of its own (`step-000100`), so it is there whole or not at all, and checked when it is
 opened. The newest few are kept; an older one is removed only after a newer one is safely on disk, so a
 full disk or a damaged file never costs more than the steps since the last good one.
+
+A GPU does not wait for the disk: what it holds is copied, and written while the next steps are taken.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import torch
 
@@ -24,21 +28,46 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoints:
-    """The checkpoints of one run, in one folder."""
+    """The checkpoints of one run, in one folder. Leaving its block waits until all are on disk."""
 
-    def __init__(self, folder: Path, *, keep: int) -> None:
+    def __init__(self, folder: Path, *, keep: int, beside: bool = False) -> None:
+        """Write while training goes on where `beside` says so, which takes memory for a second state."""
         self.folder = folder
         self._keep = keep
+        self._disk = ThreadPoolExecutor(1) if beside else None
+        self._writing: Future[None] | None = None
 
-    def save(self, step: int, state: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._disk is not None:
+            self._disk.shutdown()
+        if error is None:
+            self._wait()
+
+    def save(self, step: int, state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
         """Write the state after `step` steps, then remove all but the newest few."""
-        target = self.folder / f"step-{step:08}"
-        with create(target, overwrite=True) as draft:
+        self._wait()
+        if self._disk is None:
+            self._write(step, state, settings)
+        else:
+            self._writing = self._disk.submit(self._write, step, _copied(state), settings)
+
+    def _wait(self) -> None:
+        """Wait for what is being written, and raise what stopped it."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def _write(self, step: int, state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+        with create(self.folder / f"step-{step:08}", overwrite=True) as draft:
             torch.save(dict(state), draft.path / _STATE)
             draft.seal(KIND, settings=settings, inputs={}, counts={"steps": step})
         for old in self._all()[: -self._keep]:
             shutil.rmtree(old, ignore_errors=True)
-        return target
 
     def newest(self, settings: Mapping[str, Any]) -> tuple[int, dict[str, Any]] | None:
         """Load the newest checkpoint that is whole; None where there is none.
@@ -59,6 +88,17 @@ class Checkpoints:
 
     def _all(self) -> list[Path]:
         return sorted(self.folder.glob("step-*"))
+
+
+def _copied(state: Any) -> Any:
+    """The same with every tensor in memory of its own, not a GPU's."""
+    if isinstance(state, torch.Tensor):
+        return state.detach().to("cpu", copy=True)
+    if isinstance(state, Mapping):
+        return {name: _copied(value) for name, value in state.items()}
+    if isinstance(state, list | tuple):
+        return type(state)(map(_copied, state))
+    return state
 
 
 def _refuse_other_settings(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

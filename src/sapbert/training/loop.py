@@ -134,18 +134,19 @@ def run_training(
             shutil.rmtree(folder)
         wait_for_all()
         run = _Run.of(objective, settings, device)
-        checkpoints = Checkpoints(folder, keep=settings.keep)
-        done = run.restore(checkpoints.newest(objective.described))
-        with Metrics(folder / METRICS, after=done) if first else nullcontext() as metrics:
-            run.loop(done, checkpoints, metrics, interruption, on_step)
-            figures = objective.finish()
-            if figures and metrics is not None:
-                metrics.add(objective.total, figures)
+        with Checkpoints(folder, keep=settings.keep, beside=device.type == "cuda") as checkpoints:
+            done = run.restore(checkpoints.newest(objective.described))
+            with Metrics(folder / METRICS, after=done) if first else nullcontext() as metrics:
+                run.loop(done, checkpoints, metrics, interruption, on_step)
+                figures = objective.finish()
+                if figures and metrics is not None:
+                    metrics.add(objective.total, figures)
+            if first:
+                measured = read_metrics(folder / METRICS)
+                with create(target, overwrite=overwrite) as draft:
+                    write_metrics(draft.path / METRICS, measured)
+                    objective.write(draft, measured)
         if first:
-            measured = read_metrics(folder / METRICS)
-            with create(target, overwrite=overwrite) as draft:
-                write_metrics(draft.path / METRICS, measured)
-                objective.write(draft, measured)
             shutil.rmtree(folder)
         wait_for_all()
 

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+import torch
+
+from sapbert.training.checkpoints import Checkpoints
+
+SETTINGS = {"batch_size": 8}
+
+
+def state(value: float) -> dict[str, Any]:
+    weight = torch.full((3,), value)
+    return {"model": {"weight": weight}, "optimizer": {"state": {0: {"mean": weight.clone()}}, "groups": [1]}}
+
+
+def weight_of(checkpoints: Checkpoints) -> float:
+    found = checkpoints.newest(SETTINGS)
+    assert found is not None
+    return float(found[1]["model"]["weight"][0])
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_newest_few_are_kept_and_found_again(tmp_path: Path, beside: bool) -> None:
+    with Checkpoints(tmp_path, keep=2, beside=beside) as checkpoints:
+        assert checkpoints.newest(SETTINGS) is None
+        for step in (1, 2, 3):
+            checkpoints.save(step, state(step), SETTINGS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]
+    step, found = Checkpoints(tmp_path, keep=2).newest(SETTINGS) or (0, {})
+    assert step == 3
+    assert found["model"]["weight"].tolist() == [3.0, 3.0, 3.0]
+    assert found["optimizer"]["state"][0]["mean"].tolist() == [3.0, 3.0, 3.0]
+    assert found["optimizer"]["groups"] == [1]
+
+
+def test_what_training_changes_while_it_is_written_stays_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = Event()
+    save = torch.save
+
+    def late(*arguments: Any) -> None:
+        assert changed.wait(timeout=60)
+        save(*arguments)
+
+    monkeypatch.setattr(torch, "save", late)
+    trained = state(1.0)
+    with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+        checkpoints.save(1, trained, SETTINGS)
+        trained["model"]["weight"] += 1
+        changed.set()
+    assert weight_of(Checkpoints(tmp_path, keep=2)) == 1.0
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_full_disk_is_told_at_the_next_one_or_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+        checkpoints.save(1, state(1), SETTINGS)
+
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", no_space)
+    with pytest.raises(OSError, match="No space"), Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+        checkpoints.save(2, state(2), SETTINGS)
+        if again:
+            checkpoints.save(3, state(3), SETTINGS)
+            pytest.fail("the second must not be taken")
+    assert weight_of(Checkpoints(tmp_path, keep=2)) == 1.0
+
+
+def test_one_that_is_being_written_is_finished_when_training_fails(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+        checkpoints.save(1, state(1), SETTINGS)
+        raise KeyboardInterrupt
+    assert weight_of(Checkpoints(tmp_path, keep=2)) == 1.0
