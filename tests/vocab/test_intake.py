@@ -45,9 +45,8 @@ def test_blocks_are_the_lines_of_the_file_however_it_is_cut(
             return
     assert all(block.endswith(b"\n") for block in blocks)
     joined = b"".join(blocks)
-    # A last line that is blank and has no end may be left out.
-    assert joined in (data, data + b"\n", data[: data.rfind(b"\n") + 1])
-    assert joined.strip() == data.strip()
+    # Blank lines at the end may be left out.
+    assert joined == data + b"\n" or (data.startswith(joined) and not data[len(joined) :].strip())
     assert intake.inputs["invented.txt"] == {"bytes": len(file), "xxh3": xxh3_128(file).hexdigest()}
 
 

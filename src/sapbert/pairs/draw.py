@@ -70,25 +70,18 @@ class Names(NamedTuple):
     """A number for each name that changes where the language does."""
     ids: pl.Series
     """The identifier of each concept."""
+    hashes: NDArray[np.uint64]
+    """Of texts."""
     weights: NDArray[np.float64] | None = None
     """How often pairs with each name come; None for once."""
 
     @classmethod
-    def of(
-        cls,
-        concept_ids: pl.Series,
-        texts: pl.Series,
-        languages: pl.Series | None = None,
-        weights: pl.Series | None = None,
-    ) -> Self:
+    def of(cls, concept_ids: pl.Series, texts: pl.Series) -> Self:
         """Number the concepts of distinct names; rows of a concept must lie together."""
         concepts = concept_ids.rle_id().to_numpy().astype(np.int64)
         starts = np.flatnonzero(np.diff(concepts, prepend=-1))
-        numbers = (
-            np.zeros_like(concepts) if languages is None else languages.rle_id().to_numpy().astype(np.int64)
-        )
-        times = None if weights is None else weights.to_numpy()
-        return cls(texts, concepts, numbers, concept_ids.gather(starts), times)
+        hashes = texts.hash().to_numpy()
+        return cls(texts, concepts, np.zeros_like(concepts), concept_ids.gather(starts), hashes)
 
 
 def draw_pairs(
@@ -160,16 +153,29 @@ def _distinct_names(part: Path, settings: PairSettings) -> Names:
     }
     frame = pl.read_parquet(part, columns=[column for column, needed in columns.items() if needed])
     texts = fold_tidy_names(frame["name"])
+    hashes = texts.hash().to_numpy()
     concepts = frame["concept_id"].rle_id().to_numpy().astype(np.int64)
-    kept = pl.Series(is_first(texts, concepts)) & (texts != "")
-    languages = frame["language"].filter(kept) if columns["language"] else None
+    kept = is_first(texts, hashes, concepts) & (texts != "").to_numpy()
+    rows = np.flatnonzero(kept)
+    begins = np.diff(concepts[rows], prepend=-1) != 0
+    languages = np.zeros(len(rows), np.int64)
+    if columns["language"]:
+        languages = frame["language"].filter(kept).rle_id().to_numpy().astype(np.int64)
     weights = None
     if settings.weights:
         # A name that several sources have comes as often as the largest of them says.
         each = frame["source"].cast(pl.String).replace_strict(settings.weights, default=1.0)
         named = pl.DataFrame({"concept": concepts, "text": texts, "weight": each})
-        weights = named.select(pl.col("weight").max().over("concept", "text")).to_series().filter(kept)
-    return Names.of(frame["concept_id"].filter(kept), texts.filter(kept), languages, weights)
+        largest = named.select(pl.col("weight").max().over("concept", "text")).to_series()
+        weights = largest.to_numpy()[rows]
+    return Names(
+        texts=texts.filter(kept),
+        concepts=np.cumsum(begins) - 1,
+        languages=languages,
+        ids=frame["concept_id"].gather(rows[begins]),
+        hashes=hashes[rows],
+        weights=weights,
+    )
 
 
 class PairsWriter:
@@ -220,7 +226,7 @@ class PairsWriter:
         self._pairs.append(_shifted(pairs, first_name))
         append_texts(names.texts, self._names)
         append_texts(names.ids, self._ids)
-        self._hashes.append(names.texts.hash().to_numpy())
+        self._hashes.append(names.hashes)
         for name in ("names", "offsets", "concepts", "pairs"):
             self._draft.settle(self._path / f"{name}.npy")
 
