@@ -43,7 +43,7 @@ from sapbert.vocab.schema import (
 KIND = "vocabulary"
 ROWS_A_PART = 250_000
 """Rows held at a time; a part of the names table has at least as many, but for the last."""
-HELD_BYTES = 1 << 30
+HELD_BYTES = 7 << 27
 """Names that wait in memory; those beyond wait on disk."""
 _VIEW = 16
 """Bytes a row that polars leaves out of its estimates: what points to the text of its name."""
