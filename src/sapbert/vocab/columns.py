@@ -19,7 +19,6 @@ from sapbert.text import fold, tidy
 _LOWERCASED = r"^[\x20-\x7eÀ-Þà-öø-ÿА-яЁё一-鿿ぁ-ゖァ-ヺー가-힣]*$"
 """Letters of which folding makes the lowercase and nothing else, whatever stands beside them."""
 
-_DELETE = 0x7F
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """An odd number whose multiples are far from each other in all bits."""
 
@@ -99,33 +98,7 @@ def append_texts(texts: pl.Series, writer: TextsWriter) -> None:
 
 def _untidy(names: pl.Series) -> pl.Series:
     """True where a name holds any blank but single inner spaces."""
-    doubtful = _maybe_untidy(names)
-    rows = doubtful.arg_true()
-    if rows.is_empty():
-        return doubtful
-    untidy = names.gather(rows).str.contains(r"^ | $|  |[^\S ]|[\x00-\x1f\x7f-\x9f]").fill_null(value=False)
-    return doubtful.scatter(rows, untidy)
-
-
-def _maybe_untidy(names: pl.Series) -> pl.Series:
-    """True for names beyond ASCII; for all if one in ASCII may be untidy. Faster than asking each.
-
-    Joined by newlines, tidy names have no two blanks beside each other and no control characters but those.
-    """
-    everyone = pl.repeat(value=True, n=len(names), eager=True)
-    text = pl.Series(np.frombuffer(names.str.join("\n").cast(pl.Binary).item(), np.uint8))
-    if text.is_empty() or names.null_count():
-        return everyone
-    blank = text <= ord(" ")
-    if (
-        blank[0]
-        or blank[-1]
-        or (blank[1:] & blank[:-1]).any()
-        or (text < ord(" ")).sum() != len(names) - 1
-        or (text == _DELETE).any()
-    ):
-        return everyone
-    return names.str.len_bytes() != names.str.len_chars() if (text > _DELETE).any() else ~everyone
+    return names.str.contains(r"^ | $|  |[^\S ]|[\x00-\x1f\x7f-\x9f]")
 
 
 def _mend(
