@@ -66,8 +66,9 @@ def plain(meta: Path, language: str, work: Path) -> dict[str, Any]:
 
 
 def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The median of each figure."""
-    return {key: median(run[key] for run in runs) for key in runs[0]}
+    """The median of each time and size; counts are the same in all runs."""
+    figures = [key for key, value in runs[0].items() if isinstance(value, float)]
+    return {**runs[0], **{key: median(run[key] for run in runs) for key in figures}}
 
 
 def compare(meta: Path, rows: int, language: str, work: Path, repeat: int) -> dict[str, Any]:

@@ -43,9 +43,10 @@ def test_an_error_of_ours_exits_1_without_a_traceback(tmp_path: Path) -> None:
     assert "no such file" in refused(finish(start("show", tmp_path / "nowhere")))
 
 
-def test_help_loads_nothing_heavy_and_no_other_verb() -> None:
+@pytest.mark.parametrize("verb", ["pairs", "read", "read umls", "plot"])
+def test_help_loads_nothing_heavy_and_no_other_verb(verb: str) -> None:
     script = (
-        "import sys; from sapbert.cli.main import main; sys.argv = ['sapbert', 'pairs', '--help']\n"
+        f"import sys; from sapbert.cli.main import main; sys.argv = ['sapbert', *{verb.split()}, '--help']\n"
         "try: main()\n"
         "except SystemExit: sys.exit(' '.join({'polars', 'numpy', 'torch', 'rich', 'sapbert.cli.train'} "
         "& set(sys.modules)))"
@@ -54,6 +55,13 @@ def test_help_loads_nothing_heavy_and_no_other_verb() -> None:
 
     assert done.stderr.strip() == ""
     assert "Usage: " in done.stdout
+    assert "completion" not in done.stdout
+
+
+def test_a_verb_that_is_misspelt_is_guessed() -> None:
+    done = finish(start("trian"))
+    assert done.code == 2
+    assert "Did you mean 'train'?" in done.err
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -56,35 +57,58 @@ def test_what_training_changes_while_it_is_written_stays_out(
     assert weight_of(Checkpoints(tmp_path, keep=2)) == 1.0
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_a_full_disk_is_told_at_the_next_one_or_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
-) -> None:
+def no_space(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_is_told_at_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
         checkpoints.save(1, state(1), SETTINGS)
 
-    def no_space(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        def fill() -> None:
+            checkpoints.save(2, state(2), SETTINGS)
+            checkpoints.save(3, state(3), SETTINGS)
 
-    def fill(steps: range) -> None:
-        with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
-            for step in steps:
-                checkpoints.save(step, state(step), SETTINGS)
-            # Only a run that stops here is told by the end of its block.
-            assert len(steps) == 1
-
-    monkeypatch.setattr(torch, "save", no_space)
-    with pytest.raises(OSError, match="No space"):
-        fill(range(2, 4 if again else 3))
+        monkeypatch.setattr(torch, "save", no_space)
+        with pytest.raises(OSError, match="No space"):
+            fill()
     assert weight_of(Checkpoints(tmp_path, keep=2)) == 1.0
 
 
-def test_one_that_is_being_written_is_finished_when_training_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_last_one_that_fails_is_told_and_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, interrupted: bool
+) -> None:
+    def run() -> None:
+        with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+            checkpoints.save(1, state(1), SETTINGS)
+            if interrupted:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "save", no_space)
+    with pytest.raises(KeyboardInterrupt) if interrupted else nullcontext():
+        run()
+    assert "the last checkpoint was not written" in caplog.text
+    assert "No space left" in caplog.text
+
+
+def test_one_that_is_being_written_is_finished_when_training_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = Event()
+    save = torch.save
+
+    def late(*arguments: Any) -> None:
+        assert failing.wait(timeout=60)
+        save(*arguments)
+
     def fail() -> None:
         with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
             checkpoints.save(1, state(1), SETTINGS)
+            failing.set()
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(torch, "save", late)
     with pytest.raises(KeyboardInterrupt):
         fail()
     assert weight_of(Checkpoints(tmp_path, keep=2)) == 1.0

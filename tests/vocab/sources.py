@@ -48,9 +48,10 @@ def source_of(*pieces: bytes, name: str = "invented.txt") -> Source:
 
 @contextmanager
 def blocks_of(size: int) -> Iterator[None]:
-    """Cut sources into blocks of `size` bytes, also inside a hypothesis test."""
+    """Cut sources into blocks of `size` bytes, of three chunks each, also inside a hypothesis test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_BYTES", size)
+        patch.setattr(module, "_CHUNK_BYTES", -(-size // 3))
         yield
 
 

@@ -50,7 +50,7 @@ def test_pieces_are_regrouped_so_that_no_concept_is_cut(
     assert table(Concepts.joined(pieces)) == names
     parts = list(whole_concepts(pieces, rows_a_part))
     assert [row for part in parts for row in table(part)] == names
-    assert [id for part in parts for id in part.ids] == sorted({row[0] for row in names})
+    assert [own for part in parts for own in part.ids] == sorted({row[0] for row in names})
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["en", "de"]))))

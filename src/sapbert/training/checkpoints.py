@@ -43,10 +43,12 @@ class Checkpoints:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._disk is not None:
-            self._disk.shutdown()
-        if error is None:
-            self._wait()
+        if self._disk is None:
+            return
+        self._disk.shutdown()
+        # By now the model is written, or something else has stopped the run: that is what counts.
+        if self._writing is not None and (stopped := self._writing.exception()) is not None:
+            log.warning("the last checkpoint was not written: %s", stopped)
 
     def save(self, step: int, state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
         """Write the state after `step` steps, then remove all but the newest few."""

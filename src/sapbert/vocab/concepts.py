@@ -20,7 +20,7 @@ class Concepts(NamedTuple):
     ids: pl.Series
     """The identifier of each concept; one comes again where its rows do not lie together."""
     names: pl.DataFrame
-    """A row a name; `concept`, ascending, is a place in `ids`."""
+    """A row a name; `concept` is a place in `ids`, ascending but for names that came late."""
 
     @classmethod
     def of(cls, names: pl.DataFrame, prefix: str = "") -> Self:
@@ -54,7 +54,7 @@ class Concepts(NamedTuple):
 
     def split_last(self) -> tuple[Self, Self]:
         """All concepts but the last, and the last."""
-        start = self.names["concept"].search_sorted(len(self.ids) - 1)
+        start = self.names["concept"].search_sorted(len(self.ids) - 1, side="left")
         last = self.names[start:].with_columns(concept=pl.lit(0, pl.UInt32))
         return self._replace(ids=self.ids[:-1], names=self.names[:start]), self._replace(
             ids=self.ids[-1:], names=last

@@ -57,7 +57,11 @@ def parse_block(data: bytes, name: str, layout: Layout, columns: list[str], *, f
         _check_header(data, name, layout)
         data = data[data.index(b"\n") + 1 :]
     header = int(first and layout.header)
-    if _is_regular(data, layout) or _is_regular(data := data.replace(b"\r\n", b"\n"), layout):
+    regular = _is_regular(data, layout)
+    if not regular and b"\r\n" in data:
+        data = data.replace(b"\r\n", b"\n")
+        regular = _is_regular(data, layout)
+    if regular:
         with suppress(pl.exceptions.PolarsError):
             frame = _parse(data, layout, columns)
             return Parsed(frame, [], frame.height + header)
@@ -107,7 +111,7 @@ def _good_lines(data: bytes, layout: Layout) -> tuple[bytes, list[BadLine]]:
     for offset, line in enumerate(data.split(b"\n")):
         if not line.strip(b" \r"):
             continue
-        open_end = not (layout.terminated and line.removesuffix(b"\r").endswith(separator))
+        open_end = not (layout.terminated and line.endswith(separator))
         fields = line.count(separator) + open_end
         if fields != len(layout.columns):
             bad.append(

@@ -160,7 +160,7 @@ class Intake:
         with self.stream(source) as stream:
             held = [stream.read(3).removeprefix(b"\xef\xbb\xbf")]
             size = 0
-            while chunk := stream.read(min(_CHUNK_BYTES, BLOCK_BYTES)):
+            while chunk := stream.read(_CHUNK_BYTES):
                 size += len(chunk)
                 if size >= BLOCK_BYTES and (end := chunk.rfind(b"\n") + 1):
                     yield b"".join((*held, chunk[:end]))

@@ -309,7 +309,7 @@ def _lenders(concepts: Concepts, brands: pl.Series) -> pl.DataFrame:
     """The names of those concepts that are in `brands`, which is sorted."""
     ids = concepts.ids
     if ids.is_empty() or brands.is_empty():
-        return concepts.with_ids().clear()
+        return concepts._replace(names=concepts.names.clear()).with_ids()
     first, last = str(ids.min()), str(ids.max())
     near = brands[brands.search_sorted(first, side="left") : brands.search_sorted(last, side="right")]
     lending = ids.is_in(near.implode()).to_numpy()

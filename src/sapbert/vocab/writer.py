@@ -46,7 +46,7 @@ ROWS_A_PART = 250_000
 HELD_BYTES = 7 << 27
 """Names that wait in memory; those beyond wait on disk."""
 _VIEW = 16
-"""Bytes a row that polars leaves out of its estimates: what points to the text of its name."""
+"""Bytes that polars leaves out of its estimates for each string: what points to its text."""
 COMPRESSION: Literal["uncompressed"] = "uncompressed"
 """Compressing took half the time of all writing and saved four bytes in ten."""
 _NAME: Schema = {
@@ -94,16 +94,16 @@ class VocabularyWriter:
 
     def add(self, names: pl.DataFrame) -> None:
         """Add names with the columns of `SPOOL`; `rank`, `language`, `source` and `scope` may be left out."""
-        self.keep(self.spool(Concepts.of(names)))
+        self.keep(self.spool(Concepts.of(names.with_columns(pl.col("concept_id").cast(pl.String)))))
 
     def spool(self, concepts: Concepts) -> Spooled:
         """Do the part of `add` that takes time, on any thread; `keep` does the rest."""
-        named = concepts.keeping(_tidied(concepts.names))
-        if named.ids.is_empty():
-            return Spooled(None, "", "", in_order=True)
-        conform = named._replace(names=_conform(named.names, {**_NAME, "concept": pl.UInt32}))
+        conform = concepts._replace(names=_conform(concepts.names, {**_NAME, "concept": pl.UInt32}))
+        named = conform.keeping(_tidied(conform.names))
         ids = named.ids
-        return Spooled(self._lay_aside(conform), ids[0], ids[-1], in_order=ids.is_sorted())
+        if ids.is_empty():
+            return Spooled(None, "", "", in_order=True)
+        return Spooled(self._lay_aside(named), ids[0], ids[-1], in_order=ids.is_sorted())
 
     def _lay_aside(self, concepts: Concepts) -> Concepts | Path:
         names, ids = concepts.names, concepts.ids
@@ -125,7 +125,7 @@ class VocabularyWriter:
 
     def add_late(self, names: pl.DataFrame) -> None:
         """Add names to concepts that have names of their own; others get none from here."""
-        self._late.append(_conform(_tidied(names), SPOOL))
+        self._late.append(_tidied(_conform(names, SPOOL)))
 
     def add_facts(self, table: str, rows: pl.DataFrame) -> None:
         """Add rows to `types`, `xrefs` or `aliases`; those of a concept without names are dropped."""
@@ -150,8 +150,8 @@ class VocabularyWriter:
 
         concepts = 0
         parts = enumerate(whole_concepts(self._take_spool(), ROWS_A_PART))
-        for number, written in ordered_map(write_part, parts):
-            concepts += number
+        for found, written in ordered_map(write_part, parts):
+            concepts += found
             for name, part in written.items():
                 tables[name].digest.update(part)
         self._spool.rmdir()
@@ -235,8 +235,6 @@ def _sorted_by_concept(frames: list[pl.DataFrame]) -> pl.DataFrame:
 def _near(ids: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows between the first and the last of `ids`; both are sorted by concept."""
     own = rows["concept_id"]
-    if ids.is_empty():
-        return rows.clear()
     return rows[own.search_sorted(ids[0], side="left") : own.search_sorted(ids[-1], side="right")]
 
 
@@ -276,8 +274,6 @@ def _canonical(piece: Concepts) -> Concepts:
 
 def _first_of_best(rank: pl.Series, first: NDArray[np.int64]) -> pl.Series:
     """In each run of rows, told by its first, mark the first of highest rank, if that is above 0."""
-    if rank.is_empty():
-        return pl.Series([], dtype=pl.Boolean)
     lengths = np.diff(first, append=len(rank))
     ranks = rank.to_numpy()
     best = ranks == np.repeat(np.maximum.reduceat(ranks, first), lengths)
