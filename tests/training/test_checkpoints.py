@@ -65,13 +65,11 @@ def test_a_full_disk_is_told_at_the_next_one(tmp_path: Path, monkeypatch: pytest
     with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
         checkpoints.save(1, state(1), SETTINGS)
 
-        def fill() -> None:
-            checkpoints.save(2, state(2), SETTINGS)
-            checkpoints.save(3, state(3), SETTINGS)
-
-        monkeypatch.setattr(torch, "save", no_space)
+    monkeypatch.setattr(torch, "save", no_space)
+    with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+        checkpoints.save(2, state(2), SETTINGS)
         with pytest.raises(OSError, match="No space"):
-            fill()
+            checkpoints.save(3, state(3), SETTINGS)
     assert weight_of(Checkpoints(tmp_path, keep=2)) == 1.0
 
 
