@@ -40,6 +40,12 @@ def test_ends_of_lines_marks_and_blocks_do_not_matter(size: int, end: bytes, mar
             assert rows(data, layout, Intake(), ["name", "id"]) == [(row[2], row[0]) for row in table]
 
 
+@pytest.mark.parametrize("blank", range(9))
+def test_any_number_of_blank_lines_is_no_row(blank: int) -> None:
+    data = b"C1|ENG|a|\n" + b"\n" * blank + b"C2|ENG|b|\n"
+    assert rows(data, PIPES, Intake()) == [("C1", "ENG", "a"), ("C2", "ENG", "b")]
+
+
 def test_a_name_may_be_very_long() -> None:
     name = "é" * 100_000
     with blocks_of(1000):
