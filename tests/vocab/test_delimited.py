@@ -46,6 +46,12 @@ def test_any_number_of_blank_lines_is_no_row(blank: int) -> None:
     assert rows(data, PIPES, Intake()) == [("C1", "ENG", "a"), ("C2", "ENG", "b")]
 
 
+def test_short_lines_do_not_make_up_a_long_one() -> None:
+    intake = Intake(on_error="skip")
+    assert rows(b"C1\nC2\nC3\n", BARE, intake) == []
+    assert intake.skipped == 3
+
+
 def test_a_name_may_be_very_long() -> None:
     name = "é" * 100_000
     with blocks_of(1000):
