@@ -48,7 +48,7 @@ def test_any_number_of_blank_lines_is_no_row(blank: int) -> None:
 
 def test_short_lines_do_not_make_up_a_long_one() -> None:
     intake = Intake(on_error="skip")
-    assert rows(b"C1\nC2\nC3\n", BARE, intake) == []
+    assert rows(b"C1\tENG\ta\nC2\nC3\nC4\n", BARE, intake) == [("C1", "ENG", "a")]
     assert intake.skipped == 3
 
 
