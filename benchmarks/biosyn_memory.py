@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from results import write_results
-from sapbert.training import candidates
-from sapbert.training.candidates import CandidateSearch
-from sapbert.training.labelled import LabelledMentions
+from sapbert.training.biosyn.candidates import CandidateSearch
+from sapbert.training.biosyn.dataset import LabelledMentions
+from sapbert.training.biosyn.trainer import candidates
 
 NAMES, MENTIONS, MINUTES = 15_000_000, 1_000, 120
 EVERY = 0.2
@@ -77,7 +77,7 @@ def prepare(work: Path, names: int, mentions: int) -> None:
     """Write a vocabulary of invented names, and mentions that are some of them with a letter left out."""
     import polars as pl
 
-    from sapbert.training.labelled_writer import write_labelled
+    from sapbert.training.biosyn.dataset_writer import write_labelled
     from sapbert.vocab.intake import Intake
     from sapbert.vocab.vocabulary import Vocabulary
     from sapbert.vocab.writer import write_vocabulary

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from transformers import AutoModel, AutoTokenizer
 
 from results import write_results
-from sapbert.encoder.export import export_model
 from sapbert.encoder.onnx import OnnxEncoder
+from sapbert.encoder.onnx_export.export import export_model
 
 Vectors = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], Vectors]

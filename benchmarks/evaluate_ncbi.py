@@ -19,11 +19,11 @@ import numpy as np
 
 from encode import MODEL, PACKAGES, reference
 from results import write_results
-from sapbert.encoder.export import export_model
 from sapbert.encoder.onnx import OnnxEncoder
-from sapbert.evaluation.benchmarks import open_evaluation_set
-from sapbert.evaluation.cache import CachedEncoder
+from sapbert.encoder.onnx_export.export import export_model
+from sapbert.evaluation.benchmarks.loader import open_evaluation_set
 from sapbert.evaluation.rankers import EncoderRanker
+from sapbert.evaluation.vector_cache import CachedEncoder
 from sapbert.protocols import Encoder
 
 DEPTH = 5

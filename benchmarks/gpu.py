@@ -9,7 +9,7 @@ sense, and names are invented, with the lengths of real ones (`synthetic_names.p
 this GPU can do at most; `same` loss and gradient of ours against full precision, padded; `step` the paper's
 training step, both sides; `variants` of ours; `profile` where its time goes; `kernels` of ours one by one;
 `resume` a run stopped and taken up again; `encode` names to vectors, both sides; `search` a dictionary
-embedded and searched; `epoch` the paper's whole pretraining by `sapbert.training.trainer`, with its files.
+embedded and searched; `epoch` the paper's whole pretraining (`training.alignment.trainer`), with its files.
 Each part writes `gpu_PART.json` on its way, and `log.txt` grows all the while, so a run that is cut short
 loses little. Each of several is a process of its own, since after an error on a GPU its process has none.
 """
@@ -38,10 +38,10 @@ from gpu_kernels import kernels
 from gpu_step import profiled, same, step, variants
 from results import write_results
 from sapbert.pairs.artifact import Pairs
+from sapbert.training.alignment.trainer import train
 from sapbert.training.loop import METRICS
 from sapbert.training.metrics import read_metrics
 from sapbert.training.settings import TrainSettings
-from sapbert.training.trainer import train
 from synthetic_names import write_pairs
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")

@@ -15,17 +15,17 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from sapbert.encoder.bert import RowEncoder
-from sapbert.encoder.kernels import kernels_of
-from sapbert.encoder.layers import PLAIN, Kernels
-from sapbert.encoder.pooling import Pooling
-from sapbert.encoder.rows import WIDTH
+from sapbert.gpu.bert import RowEncoder
+from sapbert.gpu.layers import PLAIN, Kernels
+from sapbert.gpu.rows import WIDTH
+from sapbert.gpu.verify import kernels_of
 from sapbert.pairs.artifact import Pairs
-from sapbert.training.batches import Batches
-from sapbert.training.captured import CapturedStep
-from sapbert.training.losses import make_loss
-from sapbert.training.mining import MiningSettings
-from sapbert.training.step import Encode, Step
+from sapbert.tokens.pooling import Pooling
+from sapbert.training.alignment.batches import Batches
+from sapbert.training.alignment.cuda_graph import CapturedStep
+from sapbert.training.alignment.losses import make_loss
+from sapbert.training.alignment.mining import MiningSettings
+from sapbert.training.alignment.step import Encode, Step
 from synthetic_names import Inventor, write_pairs
 
 MAX_LENGTH, SEED = 25, 0

@@ -20,11 +20,11 @@ from transformers import PreTrainedModel
 from baselines.padded_gpu import encode_names
 from gpu_bench import Bench, Figures, Variant
 from sapbert.arrays import Texts
-from sapbert.encoder.bert import RowTensors
-from sapbert.encoder.pooling import Pooling
-from sapbert.encoder.rows import Rows
-from sapbert.encoder.stream import ROWS, RowStream, processes_for
 from sapbert.encoder.transformer import TransformerEncoder, cut_to, tokenize
+from sapbert.gpu.bert import RowTensors
+from sapbert.gpu.rows import Rows
+from sapbert.gpu.stream import ROWS, RowStream, processes_for
+from sapbert.tokens.pooling import Pooling
 from synthetic_names import texts
 
 WINDOW = 16_384

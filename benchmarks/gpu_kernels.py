@@ -10,7 +10,7 @@ from unittest.mock import patch
 import torch
 
 from gpu_bench import Bench, Figures
-from sapbert.encoder.layers import Shape, Tables
+from sapbert.gpu.layers import Shape, Tables
 
 TOKENS, DIM, WIDE, HEADS, WIDTH, WORDS = 4864, 768, 3072, 12, 64, 30_522
 REPEATS = 20
@@ -22,7 +22,7 @@ def kernels(bench: Bench) -> Iterator[Figures]:
     if bench.device.type != "cuda":
         yield figures
         return
-    from sapbert.encoder import layer_kernels
+    from sapbert.gpu.kernels import elementwise as layer_kernels
 
     for name, (work, settings) in _works().items():
         if bench.left < 0:
@@ -52,9 +52,9 @@ def _microseconds(work: Callable[[], object]) -> float:
 
 
 def _works() -> dict[str, tuple[Callable[[], object], dict[str, Any]]]:
-    from sapbert.encoder.attention_kernel import attend, attend_gradient
-    from sapbert.encoder.embedding_kernel import fused_embed
-    from sapbert.encoder.layer_kernels import add_norm, add_norm_gradient, gelu, gelu_gradient
+    from sapbert.gpu.kernels.attention import attend, attend_gradient
+    from sapbert.gpu.kernels.elementwise import add_norm, add_norm_gradient, gelu, gelu_gradient
+    from sapbert.gpu.kernels.embedding import fused_embed
 
     def random(*size: int) -> torch.Tensor:
         return torch.randn(size, device="cuda", dtype=torch.bfloat16)

@@ -19,11 +19,11 @@ from transformers import PreTrainedModel
 
 from baselines.padded_gpu import PaddedStep, encode_padded, multi_similarity
 from gpu_bench import Bench, Figures, Variant
-from sapbert.encoder.pooling import Pooling
-from sapbert.encoder.rows import Rows
-from sapbert.training.batches import Batch
-from sapbert.training.step import Scale, StepReport, seed_generators
-from sapbert.training.unread import Unread
+from sapbert.gpu.rows import Rows
+from sapbert.tokens.pooling import Pooling
+from sapbert.training.alignment.batches import Batch
+from sapbert.training.alignment.step import Scale, StepReport, seed_generators
+from sapbert.training.delayed_metrics import Unread
 
 Taken = TypeVar("Taken")
 

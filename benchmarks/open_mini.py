@@ -17,11 +17,11 @@ from pathlib import Path
 
 from results import write_results
 from sapbert.cli.encoders import open_encoder
-from sapbert.evaluation.benchmarks import open_evaluation_set
-from sapbert.evaluation.cache import CachedEncoder
+from sapbert.evaluation.benchmarks.loader import open_evaluation_set
 from sapbert.evaluation.metrics import measure
 from sapbert.evaluation.rankers import Build, EncoderRanker, HybridRanker
 from sapbert.evaluation.run import evaluate
+from sapbert.evaluation.vector_cache import CachedEncoder
 from sapbert.home import home
 
 BENCHMARKS = Path(__file__).parents[2] / "shared" / "data" / "benchmarks"

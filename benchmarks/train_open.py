@@ -63,7 +63,7 @@ def train(work: Path, out: Path, epochs: float) -> None:
 
     from results import write_results
     from sapbert.pairs.artifact import Pairs
-    from sapbert.training import trainer
+    from sapbert.training.alignment import trainer
     from sapbert.training.metrics import read_metrics
     from sapbert.training.settings import TrainSettings
 

@@ -30,14 +30,14 @@ import torch
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from results import FOLDER, write_results
-from sapbert.encoder.pooling import Pooling
 from sapbert.encoder.transformer import load_encoder
 from sapbert.pairs.artifact import Pairs
-from sapbert.training.batches import Batches
-from sapbert.training.losses import make_loss
-from sapbert.training.mining import MiningSettings
-from sapbert.training.step import Encode, Step
-from sapbert.training.unread import Unread
+from sapbert.tokens.pooling import Pooling
+from sapbert.training.alignment.batches import Batches
+from sapbert.training.alignment.losses import make_loss
+from sapbert.training.alignment.mining import MiningSettings
+from sapbert.training.alignment.step import Encode, Step
+from sapbert.training.delayed_metrics import Unread
 
 VOCABULARY = Path(__file__).parents[2] / "shared/data/vocabularies/mesh_descriptors.tsv.gz"
 LIBRARY = "pytorch_metric_learning"

@@ -30,11 +30,11 @@ from sapbert.defaults import CALIBRATION, HOME
 from sapbert.encoder.onnx import OnnxEncoder, checksum
 from sapbert.index.build import build_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
-from sapbert.linking.calibrating import CalibrateSettings, calibrate
+from sapbert.linking.calibration.fit import CalibrateSettings, calibrate
 from sapbert.linking.linker import Linker
 from sapbert.pairs.mentions import read_labelled_mentions
 from sapbert.vocab.intake import Intake
-from sapbert.vocab.mesh import TREES
+from sapbert.vocab.readers.mesh import TREES
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import TABLES, VocabularyWriter, write_vocabulary
 

@@ -65,7 +65,7 @@ class Exported(NamedTuple):
 @pytest.fixture(scope="session")
 def tiny_export(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """A tiny encoder, exported, which takes seconds; to be read only."""
-    from sapbert.encoder.export import export_model
+    from sapbert.encoder.onnx_export.export import export_model
     from tests.encoder.tiny import tiny_bert
 
     folder = tmp_path_factory.mktemp("exported")

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from sapbert.encoder.batching import TokenRows
-from sapbert.training.batches import Batch
+from sapbert.tokens.batching import TokenRows
+from sapbert.training.alignment.batches import Batch
 
 WIDTH = 25
 MARGIN, POSITIVE_SCALE, NEGATIVE_SCALE, OFFSET = 0.2, 1.0, 60.0, 0.5

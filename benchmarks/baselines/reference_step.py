@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sapbert.pairs.artifact import Pairs
-from sapbert.training.batches import Batches
+from sapbert.training.alignment.batches import Batches
 
 Batch = tuple[dict[str, Tensor], dict[str, Tensor], Tensor]
 

@@ -48,8 +48,8 @@ def test_help_loads_nothing_heavy_and_no_other_verb(verb: str) -> None:
     script = (
         f"import sys; from sapbert.cli.main import main; sys.argv = ['sapbert', *{verb.split()}, '--help']\n"
         "try: main()\n"
-        "except SystemExit: sys.exit(' '.join({'polars', 'numpy', 'torch', 'rich', 'sapbert.cli.train'} "
-        "& set(sys.modules)))"
+        "except SystemExit: sys.exit(' '.join("
+        "{'polars', 'numpy', 'torch', 'rich', 'sapbert.cli.training.train'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 

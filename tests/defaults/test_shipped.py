@@ -81,7 +81,7 @@ def test_everything_unsure_is_still_answered() -> None:
 
 
 def test_the_encoder_can_be_turned_back(tmp_path: Path) -> None:
-    from sapbert.encoder.restore import restore_model
+    from sapbert.encoder.onnx_export.restore import restore_model
     from sapbert.encoder.transformer import TransformerEncoder
 
     restore_model(HERE / "encoder", tmp_path / "model")

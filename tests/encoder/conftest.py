@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sapbert.encoder.pooling import Pooling
+from sapbert.tokens.pooling import Pooling
 
 # Read when huggingface_hub is imported, which the test modules do after this.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -46,7 +46,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Exported]:
     """Export a family with its pooling of `POOLINGS` and 60 tokens; to be read only."""
-    from sapbert.encoder.export import export_model
+    from sapbert.encoder.onnx_export.export import export_model
     from tests.encoder.tiny import FAMILIES
 
     @cache

@@ -9,12 +9,12 @@ import pytest
 from transformers import BertJapaneseTokenizer
 
 from sapbert.artifacts import load_manifest
-from sapbert.encoder import export
-from sapbert.encoder.export import export_model
 from sapbert.encoder.onnx import OnnxEncoder
-from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.onnx_export import export
+from sapbert.encoder.onnx_export.export import export_model
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
+from sapbert.tokens.pooling import Pooling
 from tests.encoder.conftest import POOLINGS, Exported
 from tests.encoder.test_loading import spoil_tokenizer
 from tests.encoder.tiny import tiny_bert

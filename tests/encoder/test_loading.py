@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import T5Config, T5Model
 
-from sapbert.encoder.folder import OWN_FILE, quiet
-from sapbert.encoder.pooling import Pooling
+from sapbert.encoder.model_folder import OWN_FILE, quiet
 from sapbert.encoder.transformer import TransformerEncoder, load_encoder
 from sapbert.errors import ArtifactError
+from sapbert.tokens.pooling import Pooling
 from tests.encoder.tiny import WIDTH, tiny_bert, tiny_modernbert
 
 

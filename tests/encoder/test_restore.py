@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from sapbert.artifacts import load_manifest
 from sapbert.encoder.onnx import OnnxEncoder
-from sapbert.encoder.restore import restore_model
+from sapbert.encoder.onnx_export.restore import restore_model
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
 from tests.encoder.conftest import POOLINGS, Exported

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from transformers import BertJapaneseTokenizer, PreTrainedTokenizerBase
 
 from sapbert.encoder import transformer
-from sapbert.encoder.batching import TokenRows
-from sapbert.encoder.folder import OWN_FILE
-from sapbert.encoder.pooling import Pooling, pool
+from sapbert.encoder.model_folder import OWN_FILE
 from sapbert.encoder.transformer import TransformerEncoder, load_encoder, longest_input, tokenize
 from sapbert.errors import ConfigError
 from sapbert.protocols import Encoder
+from sapbert.tokens.batching import TokenRows
+from sapbert.tokens.pooling import Pooling, pool
 from tests.encoder.test_loading import spoil_tokenizer
 from tests.encoder.tiny import FAMILIES, POSITIONS, WIDTH, WORDS, tiny_bert, tiny_modernbert
 

@@ -34,7 +34,7 @@ from transformers import (
     XLMRobertaTokenizer,
 )
 
-from sapbert.encoder.folder import pooler_options, quiet
+from sapbert.encoder.model_folder import pooler_options, quiet
 
 WIDTH = 32
 POSITIONS = 100

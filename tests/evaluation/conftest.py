@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sapbert.evaluation.benchmarks import EvaluationSet, open_evaluation_set
-from sapbert.evaluation.mentions import Dictionary, dictionary_of, mention_table
+from sapbert.evaluation.benchmarks.dataset import Dictionary, dictionary_of, mention_table
+from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_set
 from sapbert.evaluation.rankers import Build, Ranked, Ranker
 from tests.conftest import GOLDEN
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sapbert.errors import ArtifactError, ConfigError
-from sapbert.evaluation.benchmarks import EvaluationSet
+from sapbert.evaluation.benchmarks.loader import EvaluationSet
 from sapbert.evaluation.compare import Accuracy, System, compare
 from sapbert.evaluation.run import Evaluation, evaluate, write_evaluation
 from tests.evaluation.conftest import mentions, small_set, told

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from sapbert.errors import ConfigError
-from sapbert.evaluation import cache
-from sapbert.evaluation.cache import CachedEncoder
+from sapbert.evaluation import vector_cache as cache
 from sapbert.evaluation.rankers import BASELINES, EncoderRanker, Ranker, baseline, best_rows
+from sapbert.evaluation.vector_cache import CachedEncoder
 
 NAMES = ["heart attack", "attack", "heart failure", "myocardial infarction", "fever"]
 

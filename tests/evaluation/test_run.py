@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sapbert.errors import ArtifactError, ConfigError
-from sapbert.evaluation.benchmarks import EvaluationSet, open_evaluation_set
+from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_set
 from sapbert.evaluation.metrics import measure
 from sapbert.evaluation.rankers import baseline
 from sapbert.evaluation.run import Evaluation, evaluate, write_evaluation

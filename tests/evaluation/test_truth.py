@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sapbert.evaluation.benchmarks import EvaluationSet, open_evaluation_set
-from sapbert.evaluation.mentions import dictionary_of
+from sapbert.evaluation.benchmarks.dataset import dictionary_of
+from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_set
 from sapbert.evaluation.metrics import measure
 from sapbert.evaluation.rankers import Ranker, ScoringRanker, baseline
 from sapbert.evaluation.run import evaluate

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sapbert.cli.read import app
+from sapbert.cli.vocab.read import app
 from sapbert.errors import ConfigError
 from sapbert.fetch.catalogue import CATALOGUE, Publication, find_publication
 

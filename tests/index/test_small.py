@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sapbert.encoder.axes import principal_axes
+from sapbert.encoder.pca import principal_axes
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.index import build as build_module
 from sapbert.index.build import build_index, run_folder

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from sapbert.protocols import Choice
-from sapbert.training.choices import LabelledChoice, LabelledChoices
-from sapbert.training.reranker import train_reranker
+from sapbert.training.reranking.dataset import LabelledChoice, LabelledChoices
+from sapbert.training.reranking.trainer import train_reranker
 from sapbert.training.settings import RerankerSettings
 from tests.encoder.tiny import WORDS
 

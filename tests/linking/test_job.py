@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.linking import job
-from sapbert.linking.formats import CsvFormat, JsonlFormat
+from sapbert.linking.formats.parquet import ParquetOutlet
+from sapbert.linking.formats.rows import CsvFormat, JsonlFormat
 from sapbert.linking.job import Outlet, TextOutlet, link_to_file
 from sapbert.linking.linker import Candidate
-from sapbert.linking.mentions import MentionRow, Mentions, listed
-from sapbert.linking.parquet import ParquetOutlet
+from sapbert.linking.mention_source import MentionRow, Mentions, listed
 
 TEXTS = [f"mention {number}" for number in range(23)]
 JOB = {"index": "f00d", "k": 2}

@@ -14,8 +14,8 @@ from sapbert.errors import ConfigError
 from sapbert.index.entries import Entries
 from sapbert.linking import linker as linker_module
 from sapbert.linking import search
-from sapbert.linking.calibration import Method, Platt
-from sapbert.linking.confidence import Calibration
+from sapbert.linking.calibration.file import Calibration
+from sapbert.linking.calibration.model import Method, Platt
 from sapbert.linking.linker import Candidate, Linker, LinkSettings
 from sapbert.linking.search import DenseSearch, Scope, scope_of
 from sapbert.text import fold

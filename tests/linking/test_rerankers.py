@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapbert.artifacts import create
-from sapbert.encoder.export import export_reranker
+from sapbert.encoder.cross_encoder import ENCODER, CrossEncoder, read_head
 from sapbert.encoder.onnx import GRAPHS, OnnxEncoder
-from sapbert.encoder.reranker import ENCODER, CrossEncoder, read_head
+from sapbert.encoder.onnx_export.export import export_reranker
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.protocols import Choice, Reranker
@@ -124,7 +124,7 @@ def test_many_choices_are_scored_piece_by_piece(exported: Path, monkeypatch: pyt
     choices = [own.choice for own in labelled().choices]
     reranker = CrossEncoder.open(exported, threads=1)
     whole = reranker.rerank(choices)
-    monkeypatch.setattr("sapbert.encoder.reranker._CHOICES", 3)
+    monkeypatch.setattr("sapbert.encoder.cross_encoder._CHOICES", 3)
     for own, again in zip(whole, reranker.rerank(choices), strict=True):
         np.testing.assert_allclose(own, again, atol=1e-5)
 

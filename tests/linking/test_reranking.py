@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
-from sapbert.linking.calibration import Method, Platt
-from sapbert.linking.choosing import label_choices
-from sapbert.linking.confidence import Calibration
+from sapbert.linking.calibration.file import Calibration
+from sapbert.linking.calibration.model import Method, Platt
 from sapbert.linking.linker import Candidate, Linker, LinkSettings
+from sapbert.linking.reranker_examples import label_choices
 from sapbert.linking.reranking import RERANKED, open_reranker, rerank
 from sapbert.linking.search import DenseSearch
 from sapbert.pairs.mentions import Labelled

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sapbert.evaluation.errors_page import errors_page
+from sapbert.evaluation.errors.collect import wrong_links
+from sapbert.evaluation.errors.page import errors_page
 from sapbert.evaluation.run import evaluate
-from sapbert.evaluation.wrong import wrong_links
-from sapbert.plots.projection import Projection, Sample
+from sapbert.paper.projection import Projection, Sample
 from sapbert.plots.tsne_page import tsne_page
 from tests.evaluation.conftest import mentions, small_set, told
 

@@ -10,13 +10,13 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
-from sapbert.evaluation.confidence import Thresholds
-from sapbert.plots.projection import Projection, Sample
+from sapbert.evaluation.thresholds import Thresholds
+from sapbert.paper.projection import Projection, Sample
+from sapbert.paper.similarities import BINS, Distribution, Similarities
 from sapbert.plots.reliability import draw_reliability
 from sapbert.plots.similarities import draw_similarities
 from sapbert.plots.thresholds import draw_thresholds
 from sapbert.plots.tsne import draw_tsne
-from sapbert.training.similarities import BINS, Distribution, Similarities
 
 
 @pytest.fixture

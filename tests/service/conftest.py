@@ -17,10 +17,10 @@ from sapbert.index.build import build_index
 from sapbert.index.settings import IndexSettings
 from sapbert.linking.linker import Linker
 from sapbert.service.app import routes, service_of
-from sapbert.service.guard import Guard
-from sapbert.service.keys import make_key
-from sapbert.service.limits import allowances
 from sapbert.service.linkers import Served
+from sapbert.service.middleware.guard import Guard
+from sapbert.service.middleware.keys import make_key
+from sapbert.service.middleware.limits import allowances
 from sapbert.service.settings import KeySettings, Limits, LinkerSettings, ServiceSettings
 from sapbert.service.state import Service, State
 from tests.index.conftest import Facts, NgramEncoder, Row, write

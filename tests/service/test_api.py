@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from sapbert.linking.calibration import Method, Platt
-from sapbert.linking.confidence import Calibration
+from sapbert.linking.calibration.file import Calibration
+from sapbert.linking.calibration.model import Method, Platt
 from sapbert.linking.linker import Linker, LinkSettings
 from sapbert.service import batching
+from sapbert.service.schemas import LinkAnswer
 from sapbert.service.settings import Limits
-from sapbert.service.shapes import LinkAnswer
 from sapbert.version import __version__
 from tests.service.conftest import Bench, MakeBench, error_of
 

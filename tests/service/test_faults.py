@@ -14,7 +14,7 @@ import uvicorn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sapbert.service import run
+from sapbert.service import server as run
 from sapbert.service.settings import Limits
 from tests.service.conftest import MakeBench
 

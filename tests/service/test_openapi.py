@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from sapbert.service.api import MOST_ANSWERED
 from sapbert.service.lookup import MOST_NAMES
-from sapbert.service.reconcile import BATCH
+from sapbert.service.reconciliation.routes import BATCH
 from tests.service.conftest import MakeBench
 
 OPERATIONS = [

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from sapbert.pairs.artifact import Pairs
+from sapbert.training.alignment.trainer import train
 from sapbert.training.metrics import read_metrics
 from sapbert.training.settings import Precision, TrainSettings
-from sapbert.training.trainer import train
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
 STOP = 5

@@ -5,9 +5,10 @@ from typing import get_args
 
 import pytest
 
-from sapbert.encoder.pooling import Pooling
 from sapbert.errors import ConfigError, FormatError
-from sapbert.training import losses, mining, settings
+from sapbert.tokens.pooling import Pooling
+from sapbert.training import settings
+from sapbert.training.alignment import losses, mining
 from sapbert.training.settings import TrainSettings, read_recipe, settings_from
 
 FOLDER = Path(__file__).parents[2] / "recipes"

@@ -14,7 +14,7 @@ from sapbert.errors import ConfigError, FormatError
 from sapbert.vocab.clusters import Ints, Nodes, Trust, cluster, connected, distinct, one_to_one
 from sapbert.vocab.intake import Intake, OnError
 from sapbert.vocab.merge import MergeReport, MergeSettings, merge_vocabularies
-from sapbert.vocab.tabular import TableSettings, read_table
+from sapbert.vocab.readers.tabular import TableSettings, read_table
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 

@@ -16,28 +16,29 @@ from sapbert.cli.options import GroupedCommand
 from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
-_STAGES = (
-    "fetch",
-    "read",
-    "merge",
-    "pairs",
-    "train",
-    "sweep",
-    "biosyn",
-    "export",
-    "index",
-    "reranker",
-    "link",
-    "calibrate",
-    "benchmark",
-    "evaluate",
-    "compare",
-    "errors",
-    "reproduce",
-    "plot",
-    "serve",
-    "show",
-)
+_COMMANDS = {
+    "fetch": "vocab",
+    "read": "vocab",
+    "merge": "vocab",
+    "pairs": "vocab",
+    "train": "training",
+    "sweep": "training",
+    "biosyn": "training",
+    "export": "training",
+    "index": "linking",
+    "reranker": "training",
+    "link": "linking",
+    "calibrate": "linking",
+    "benchmark": "evaluation",
+    "evaluate": "evaluation",
+    "compare": "evaluation",
+    "errors": "evaluation",
+    "reproduce": "evaluation",
+    "plot": "evaluation",
+    "serve": "linking",
+    "show": "vocab",
+}
+"""Commands in the order that --help lists them, and the folder of each."""
 
 
 class _Verbs(TyperGroup):
@@ -45,7 +46,7 @@ class _Verbs(TyperGroup):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.commands: Any = dict.fromkeys(_STAGES)
+        self.commands: Any = dict.fromkeys(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # as TyperGroup has it
         return _verb(cmd_name) if cmd_name in self.commands else None
@@ -54,7 +55,7 @@ class _Verbs(TyperGroup):
 @cache
 def _verb(name: str) -> Any:
     """The command of a module: its `app`, or its function of the same name."""
-    module = import_module(f"sapbert.cli.{name}")
+    module = import_module(f"sapbert.cli.{_COMMANDS[name]}.{name}")
     alone = typer.Typer(rich_markup_mode=None)
     if hasattr(module, "app"):
         alone.add_typer(module.app, name=name)

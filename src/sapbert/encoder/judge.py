@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.encoder.batching import OnProgress
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.errors import FormatError
+from sapbert.tokens.batching import OnProgress
 
 _K = 5
 _MENTIONS_AT_A_TIME = 256

@@ -27,17 +27,17 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from sapbert.artifacts import fingerprint_of
-from sapbert.encoder.batching import (
+from sapbert.encoder.model_folder import OWN_FILE
+from sapbert.errors import ArtifactError, ConfigError
+from sapbert.tokens.batching import (
     OnProgress,
     TokenRows,
     encode_distinct,
     plan_equal_batches,
     usable_cores,
 )
-from sapbert.encoder.folder import OWN_FILE
-from sapbert.encoder.pooling import Pooling
-from sapbert.encoder.tokens import split
-from sapbert.errors import ArtifactError, ConfigError
+from sapbert.tokens.pooling import Pooling
+from sapbert.tokens.tokenizer import split
 
 Variant = Literal["fp32", "int8"]
 GRAPHS: Mapping[Variant, str] = {"fp32": "onnx/model.onnx", "int8": "onnx/model_int8.onnx"}
@@ -45,7 +45,7 @@ WEIGHTS_SUFFIX = ".data"
 """Weights lie beside their graph, so that they are mapped into memory and may exceed two gigabytes."""
 TOKENIZER_FILE = "tokenizer.json"
 ORIGIN = "huggingface"
-"""Folder with what `encoder.restore` needs beside weights; vectors do not depend on it."""
+"""Folder with what `encoder.onnx_export.restore` needs beside weights; vectors do not depend on it."""
 _WINDOW = 8_192
 """Names tokenized and sorted together: enough to fill batches, few enough to tell progress often."""
 _BATCH_TOKENS = 512

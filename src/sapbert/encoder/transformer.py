@@ -3,7 +3,7 @@
 A checkpoint may lack a tokenizer or some weights, and transformers then goes on with an empty vocabulary or
 random numbers. `load_encoder` refuses both: vectors would look like vectors and mean nothing.
 
-Names are sorted by length and batched under a token budget (`encoder.batching`), so a name's vector must not
+Names are sorted by length and batched under a token budget (`tokens.batching`), so a name's vector must not
 depend on its company; that is why mean-all-tokens pads every name to the full length, as the reference does.
 """
 
@@ -34,9 +34,7 @@ from transformers import (
 
 from sapbert.artifacts import fingerprint_of
 from sapbert.encoder.adapters import base_of, load_adapters
-from sapbert.encoder.batching import OnProgress, TokenRows, encode_distinct, plan_batches
-from sapbert.encoder.bert import RowEncoder, can_lay
-from sapbert.encoder.folder import (
+from sapbert.encoder.model_folder import (
     LENGTH_FILE,
     OWN_FILE,
     POOLING_FILE,
@@ -47,10 +45,12 @@ from sapbert.encoder.folder import (
     stored_pooling,
     stored_sparse_weight,
 )
-from sapbert.encoder.pooling import Pooling, pool
-from sapbert.encoder.stream import RowStream, processes_for
-from sapbert.encoder.tokens import readable, split
 from sapbert.errors import ArtifactError, ConfigError
+from sapbert.gpu.bert import RowEncoder, can_lay
+from sapbert.gpu.stream import RowStream, processes_for
+from sapbert.tokens.batching import OnProgress, TokenRows, encode_distinct, plan_batches
+from sapbert.tokens.pooling import Pooling, pool
+from sapbert.tokens.tokenizer import readable, split
 
 DEFAULT_MAX_LENGTH = 64
 """Tokens of a name that count where neither the caller nor the folder says."""
@@ -140,7 +140,7 @@ class TransformerEncoder:
         """Pool by `pooling`, read the first `max_length` tokens of a name, and compute in `dtype`.
 
         With `torch.bfloat16` matrix products are in half precision: on a GPU many times faster for a BERT
-        (`encoder.stream`), and vectors differ in the third digit. They stay comparable, so the fingerprint is
+        (`gpu.stream`), and vectors differ in the third digit. They stay comparable, so the fingerprint is
         the same.
         """
         least, limit = tokenizer.num_special_tokens_to_add() + 1, longest_input(model)

@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sapbert.evaluation.mentions import Dictionary
+from sapbert.evaluation.benchmarks.dataset import Dictionary
 
 KS = (1, 5)
 RESULTS = ("mention", "fold", "document", "type", "raw", "text", "gold", "seen", "covered", "score")

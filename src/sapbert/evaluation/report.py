@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from sapbert.evaluation.compare import Accuracy, Comparison, System, over_runs
-from sapbert.evaluation.kinds import Kind
+from sapbert.evaluation.errors.collect import WrongLink, count_kinds
+from sapbert.evaluation.errors.kinds import Kind
 from sapbert.evaluation.metrics import KS, Measures, measure, measure_by
 from sapbert.evaluation.run import Evaluation
 from sapbert.evaluation.significance import LEVEL, Interval, bootstrap_interval
-from sapbert.evaluation.wrong import WrongLink, count_kinds
 
 _SEEN = {"true": "seen in training", "false": "unseen"}
 _WIDE = 24

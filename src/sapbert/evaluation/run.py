@@ -22,8 +22,8 @@ import polars as pl
 
 from sapbert.artifacts import Manifest, create, load_manifest
 from sapbert.errors import ArtifactError, ConfigError
-from sapbert.evaluation.benchmarks import EvaluationSet
-from sapbert.evaluation.mentions import Dictionary, concept_numbers
+from sapbert.evaluation.benchmarks.dataset import Dictionary, concept_numbers
+from sapbert.evaluation.benchmarks.loader import EvaluationSet
 from sapbert.evaluation.metrics import judge
 from sapbert.evaluation.rankers import Build, Ranked
 from sapbert.linking.reranking import scores_of

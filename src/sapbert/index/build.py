@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.artifacts import Manifest, create, full_disk_explained
-from sapbert.encoder.axes import AlongAxes, PortableEncoder, along, principal_axes
+from sapbert.encoder.pca import AlongAxes, PortableEncoder, along, principal_axes
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.chunks import Chunk, ChunkStore
 from sapbert.index.entries import Entries

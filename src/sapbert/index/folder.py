@@ -4,7 +4,7 @@
 |---|---|
 | `entries/` | names, concepts, types (`index.entries`) |
 | `vectors.npy`, `scales.npy` | a vector for each name (`index.vectors`) |
-| `axes.npy` | where vectors have fewer dimensions than the encoder's, along which (`encoder.axes`) |
+| `axes.npy` | where vectors have fewer dimensions than the encoder's, along which (`encoder.pca`) |
 | `codes.npy`, `frame.npy`, `mean.npy` | of kind ann, what finds candidates (`index.ann`) |
 | `sparse/` | of a hybrid index, what names are made of (`index.sparse`) |
 | `encoder/` | the encoder that made the vectors, as ONNX |
@@ -25,7 +25,7 @@ import numpy as np
 
 from sapbert.arrays import map_array, require_within
 from sapbert.artifacts import Manifest, load_manifest
-from sapbert.encoder.axes import AlongAxes, PortableEncoder
+from sapbert.encoder.pca import AlongAxes, PortableEncoder
 from sapbert.errors import ArtifactError
 from sapbert.index.entries import Entries
 from sapbert.index.flat import FlatIndex

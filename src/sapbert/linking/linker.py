@@ -19,7 +19,7 @@ from typing import Final, Self
 from sapbert.defaults import DEFAULT, chosen, is_default, shipped, shipped_calibration
 from sapbert.errors import ConfigError
 from sapbert.index.entries import Entries
-from sapbert.linking.confidence import Calibration
+from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.reranking import RERANKED, rerank
 from sapbert.linking.search import DenseSearch, How, NameSearch, Near, Scope, nearest_concepts, scope_of
 from sapbert.protocols import Encoder, Reranker

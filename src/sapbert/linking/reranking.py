@@ -40,7 +40,7 @@ def open_reranker(named: str, *, threads: int | None = None) -> Reranker:
     """
     module, colon, attribute = named.partition(":")
     if Path(named).exists() or not colon:
-        from sapbert.encoder.reranker import CrossEncoder
+        from sapbert.encoder.cross_encoder import CrossEncoder
 
         return CrossEncoder.open(named, threads=threads)
     if "" not in sys.path:

@@ -19,9 +19,9 @@ from sapbert.artifacts import create
 from sapbert.errors import FormatError, SapbertError
 from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.draw import Names, PairsWriter
-from sapbert.vocab.biosyn import medic_curies
 from sapbert.vocab.columns import fold_names
 from sapbert.vocab.intake import Intake
+from sapbert.vocab.readers.biosyn import medic_curies
 from sapbert.vocab.tables import table_source, tsv_batches
 from sapbert.vocab.vocabulary import Vocabulary
 

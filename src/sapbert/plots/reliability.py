@@ -27,7 +27,7 @@ def draw_reliability(
 ) -> None:
     """Draw a panel a report, under its title: score and confidence, on mentions held out.
 
-    A report is one of `sapbert calibrate`, or of `evaluation.confidence`.
+    A report is one of `sapbert calibrate`, or of `evaluation.thresholds`.
     """
     columns = min(len(reports), _COLUMNS)
     rows = -(-len(reports) // columns)

@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from sapbert.paper.similarities import EDGES, Distribution, Similarities
 from sapbert.plots.figures import BLUE, GREY, ORANGE, figure, short_name
-from sapbert.training.similarities import EDGES, Distribution, Similarities
 
 
 def draw_similarities(

@@ -13,7 +13,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from sapbert.evaluation.confidence import Thresholds
+from sapbert.evaluation.thresholds import Thresholds
 from sapbert.plots.figures import BLUE, COLOURS, GREY, ORANGE, figure, short_name
 
 _DASHES = ("-", "--", "-.", ":")

@@ -12,8 +12,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from sapbert.paper.projection import Projection, Sample
 from sapbert.plots.figures import COLOURS, GREY, figure, short_name
-from sapbert.plots.projection import Projection, Sample
 
 SHAPES = "os^DvPX*"
 """As matplotlib calls them; `pages/tsne.js` draws the same."""

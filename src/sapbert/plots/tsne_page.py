@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sapbert.pages.document import document
+from sapbert.paper.projection import Projection, Sample
 from sapbert.plots.figures import COLOURS, short_name
-from sapbert.plots.projection import Projection, Sample
 from sapbert.plots.tsne import SHAPES, look_of
 
 _BODY = """

@@ -17,11 +17,11 @@ from starlette.exceptions import HTTPException
 
 from sapbert.linking.linker import LinkSettings
 from sapbert.service import lookup
-from sapbert.service.asking import Row, call, exchange_of, link, require_kind
-from sapbert.service.limits import refused
+from sapbert.service.link_requests import Row, call, exchange_of, link, require_kind
 from sapbert.service.linkers import Served
-from sapbert.service.metrics import CONTENT_TYPE
-from sapbert.service.shapes import (
+from sapbert.service.middleware.limits import refused
+from sapbert.service.middleware.metrics import CONTENT_TYPE
+from sapbert.service.schemas import (
     MOST_CANDIDATES,
     MOST_WORDS,
     Concept,

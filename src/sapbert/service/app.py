@@ -12,10 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from sapbert.service import api, reconcile, static
-from sapbert.service.guard import FAILED, Guard, problem
-from sapbert.service.metrics import Metrics
-from sapbert.service.shapes import fault_of
+from sapbert.service import api, static
+from sapbert.service.middleware.guard import FAILED, Guard, problem
+from sapbert.service.middleware.metrics import Metrics
+from sapbert.service.reconciliation import routes as reconcile
+from sapbert.service.schemas import fault_of
 from sapbert.service.state import Service, State
 from sapbert.version import __version__
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sapbert.service.limits import refused
+from sapbert.service.middleware.limits import refused
 
 PIECE = 64
 """Mentions in a batch, unless a single request brings more at once."""

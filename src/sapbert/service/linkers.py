@@ -64,7 +64,7 @@ def _open(name: str, settings: LinkerSettings, threads: int | None) -> Served:
         calibration=settings.calibration,
     )
     if settings.mentions is not None:
-        from sapbert.linking.tables import read_labelled
+        from sapbert.linking.mention_tables import read_labelled
 
         if not linker.add_mentions(read_labelled(settings.mentions, settings.mentions_prefix)):
             raise ConfigError(f"{settings.mentions}: no mention has a concept of {settings.index}")

@@ -22,7 +22,7 @@ from sapbert.curies import canonical_prefix, parse_curie
 from sapbert.index.entries import require_known
 from sapbert.linking.search import nearest_concepts, scope_of
 from sapbert.service.linkers import Served
-from sapbert.service.shapes import Concept, Found, MapAnswer, Name, Neighbour, Point
+from sapbert.service.schemas import Concept, Found, MapAnswer, Name, Neighbour, Point
 from sapbert.text import fold
 
 MOST_NAMES = 500

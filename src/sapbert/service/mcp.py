@@ -17,9 +17,9 @@ from pydantic import Field, ValidationError
 from sapbert.errors import ConfigError
 from sapbert.linking.linker import LinkSettings
 from sapbert.service import lookup
-from sapbert.service.asking import rows_of
+from sapbert.service.link_requests import rows_of
 from sapbert.service.linkers import Served
-from sapbert.service.shapes import Answer, Candidate, Concept, SearchAnswer, fault_of
+from sapbert.service.schemas import Answer, Candidate, Concept, SearchAnswer, fault_of
 from sapbert.service.state import State
 from sapbert.version import __version__
 

@@ -28,7 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sapbert.defaults import DEFAULT, is_default
 from sapbert.errors import ConfigError
-from sapbert.service.shapes import fault_of
+from sapbert.service.schemas import fault_of
 from sapbert.training.settings import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

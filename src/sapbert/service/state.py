@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from sapbert.errors import SapbertError
 from sapbert.service.batching import Batcher
-from sapbert.service.limits import Allowance, allowances, refused
 from sapbert.service.linkers import Served, open_linkers, verify_indexes
-from sapbert.service.logs import log
-from sapbert.service.metrics import Metrics
+from sapbert.service.middleware.limits import Allowance, allowances, refused
+from sapbert.service.middleware.logs import log
+from sapbert.service.middleware.metrics import Metrics
 from sapbert.service.settings import ServiceSettings
 
 

@@ -25,12 +25,12 @@ from torch import nn
 from sapbert.artifacts import Draft, create, refuse_occupied
 from sapbert.errors import ArtifactError
 from sapbert.protocols import Encoder
+from sapbert.training.alignment.step import Scale, StepReport, seed_generators
 from sapbert.training.checkpoints import Checkpoints
-from sapbert.training.gather import any_process, joined, sum_gradients, wait_for_all, world
+from sapbert.training.delayed_metrics import Unread
+from sapbert.training.distributed import any_process, joined, sum_gradients, wait_for_all, world
 from sapbert.training.metrics import Metrics, read_metrics, write_metrics
 from sapbert.training.settings import LoopSettings
-from sapbert.training.step import Scale, StepReport, seed_generators
-from sapbert.training.unread import Unread
 
 METRICS = "metrics.jsonl"
 DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}

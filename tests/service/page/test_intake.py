@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sapbert.service.keys import make_key
+from sapbert.service.middleware.keys import make_key
 from sapbert.service.settings import KeySettings
 from tests.service.conftest import MakeBench
 from tests.service.page import curator

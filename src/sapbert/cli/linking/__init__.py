@@ -1,0 +1,1 @@
+"""Commands that index, link, calibrate and serve."""

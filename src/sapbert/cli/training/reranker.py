@@ -1,0 +1,97 @@
+"""`sapbert reranker`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sapbert.cli.options import with_options
+from sapbert.cli.output import Out, Overwrite, refuse_input
+from sapbert.cli.training import train
+from sapbert.defaults import chosen
+from sapbert.errors import needing
+from sapbert.training.settings import RerankerSettings
+
+if TYPE_CHECKING:
+    from sapbert.training.reranking.dataset import LabelledChoices
+
+_GROUPS = {
+    "max_length": "Loop",
+    "pooling": "Objective",
+    "batch_size": "Loop",
+    "held_out": "Measuring",
+    "learning_rate": "Loop",
+    "checkpoint_every": "Checkpoints",
+}
+
+
+@with_options(RerankerSettings, _GROUPS)
+def reranker(
+    context: typer.Context,
+    index: Annotated[str, typer.Argument(help="Written by `sapbert index`; its candidates are learned.")],
+    mentions: train.LearnedMentions,
+    base: train.Base,
+    out: Out,
+    context_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of --mentions with the text around a mention."),
+    ] = None,
+    prefix: train.LearnedPrefix = None,
+    recipe: train.Recipe = None,
+    tensorboard: train.TensorBoard = None,
+    resume: train.Resume = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Train a reranker on the candidates of an index.
+
+    It reads each candidate beside its mention (a cross-encoder) and learns to put right ones first. `sapbert
+    export` makes it ready for `link --reranker`. Ctrl-C finishes the step and saves a checkpoint; --resume
+    goes on from there.
+    """
+    settings = train.asked_settings(context, recipe, RerankerSettings)
+    with needing("train"):
+        from sapbert.training import distributed as gather
+        from sapbert.training.reranking.trainer import train_reranker
+    from sapbert.artifacts import refuse_occupied
+
+    refuse_input(out, index, mentions, base)
+    device = gather.local_device()
+    # All mentions are linked before training looks at this.
+    refuse_occupied(out, overwrite=overwrite)
+    choices = _linked(index, mentions, prefix, context_column, settings.candidates)
+    with train.watched(out, tensorboard) as on_step:
+        train_reranker(
+            choices, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
+        )
+
+
+def _linked(
+    index: str, mentions: Path, prefix: str | None, context_column: str | None, candidates: int
+) -> LabelledChoices:
+    """Link the labelled mentions, and tell how many can be learned from."""
+    from sapbert.index.folder import damage_told
+    from sapbert.linking.linker import Linker
+    from sapbert.linking.reranker_examples import label_choices
+    from sapbert.pairs.mentions import read_labelled_mentions
+    from sapbert.vocab.intake import Intake
+
+    intake = Intake()
+    labelled = read_labelled_mentions(mentions, prefix, intake, context=context_column)
+    with damage_told(chosen(index, "index")):
+        linker = Linker.open(index)
+        choices = label_choices(
+            linker,
+            labelled,
+            candidates=candidates,
+            context=context_column is not None,
+            inputs={Path(index).name: {"fingerprint": linker.fingerprint}, **intake.inputs},
+        )
+    right = sum(any(own.right) for own in choices.choices)
+    typer.echo(
+        f"{len(set(labelled)):,} distinct mentions: {len(choices.choices):,} of concepts that the index has, "
+        f"{right:,} with a right one among {candidates} candidates",
+        err=True,
+    )
+    return choices

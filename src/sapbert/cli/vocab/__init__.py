@@ -1,0 +1,1 @@
+"""Commands that fetch, read, merge and show vocabularies and draw pairs."""

@@ -1,0 +1,1 @@
+"""Export an encoder to ONNX, quantize it, and restore weights from an export."""

@@ -1,0 +1,310 @@
+"""Export an encoder from torch to ONNX, in float and in 8-bit integers, with all it needs to run alone.
+
+Attention is written as the one operation of ONNX Runtime, by giving transformers an attention function that
+says so when it is traced. Fusing it afterwards means to find it among a dozen small nodes, and those tools
+follow each change of transformers years later or never. Families whose attention cannot be exchanged, such
+as MPNet with its relative positions, are traced as they are.
+
+Pooling and normalisation are inside the graph. Names are encoded in batches of one length (`encoder.onnx`),
+so the graph has neither padding nor mask.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import eager_mask
+
+from sapbert.artifacts import Manifest, create, load_manifest
+from sapbert.encoder.cross_encoder import ENCODER, read_head, write_head
+from sapbert.encoder.cross_encoder import KIND as RERANKER
+from sapbert.encoder.judge import Benchmark, measure
+from sapbert.encoder.model_folder import quiet
+from sapbert.encoder.onnx import (
+    GRAPHS,
+    ORIGIN,
+    TOKENIZER_FILE,
+    WEIGHTS_SUFFIX,
+    Description,
+    OnnxEncoder,
+    Variant,
+    checksum,
+    files_of,
+    is_exported,
+    write_description,
+)
+from sapbert.encoder.onnx_export.quantize import quantize
+from sapbert.encoder.onnx_export.restore import write_origin
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.errors import ArtifactError
+from sapbert.tokens.pooling import Pooling, pool
+
+KIND = "encoder"
+DEFAULT_VARIANT: Variant = "int8"
+_OPSET = 20
+"""The first with one operation for GELU."""
+_ATTENTION = "sapbert-onnx"
+_PROBES = (
+    "",
+    "fever",
+    "heart attack",
+    "acute myocardial infarction, 2nd type",
+    "感冒",
+    "chronic renal failure with fever " * 50,
+)
+_CLOSE = 0.9999
+"""Least cosine between a vector of torch and that of the graph."""
+_SMALLEST_OUTSIDE = 1024
+"""Bytes from which a constant goes to the file of weights."""
+
+
+def export_model(
+    source: str | Path,
+    target: Path,
+    *,
+    pooling: Pooling | None = None,
+    max_length: int | None = None,
+    benchmarks: Mapping[str, Benchmark] | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
+    overwrite: bool = False,
+) -> Manifest:
+    """Write the encoder `source`, a folder or a Hugging Face id, to `target` as ONNX.
+
+    It is used as it was trained unless `pooling` and `max_length` say otherwise. How well each variant links
+    the `benchmarks` is noted in the manifest (`details`, "accuracy"); `on_progress` hears what is being
+    linked, names done and names in all.
+    """
+    encoder = TransformerEncoder.open(source, pooling=pooling, max_length=max_length, device="cpu")
+    fingerprint = encoder.fingerprint
+    with create(target, overwrite=overwrite) as draft:
+        write_encoder(encoder, draft.path, source)
+        accuracy = {
+            name: _judge(draft.path, name, benchmark, on_progress)
+            for name, benchmark in (benchmarks or {}).items()
+        }
+        return draft.seal(
+            KIND,
+            settings={"pooling": encoder.pooling.value, "max_length": encoder.max_length},
+            inputs={"model": {"name": str(source), "fingerprint": fingerprint}},
+            counts={"dimension": encoder.dimension},
+            details={"accuracy": accuracy},
+        )
+
+
+def export_reranker(source: Path, target: Path, *, overwrite: bool = False) -> Manifest:
+    """Write the reranker that `sapbert reranker` trained in `source` to `target`, its encoder as ONNX."""
+    trained = load_manifest(source, kind=RERANKER)
+    if is_exported(source / ENCODER):
+        raise ArtifactError(f"{source} is exported already")
+    head = read_head(source)
+    with create(target, overwrite=overwrite) as draft:
+        (draft.path / ENCODER).mkdir()
+        write_encoder(TransformerEncoder.open(source / ENCODER, device="cpu"), draft.path / ENCODER, source)
+        write_head(draft.path, head)
+        return draft.seal(
+            RERANKER,
+            settings=trained.settings,
+            inputs={"reranker": {"name": str(source), "fingerprint": trained.fingerprint}},
+            counts={"dimension": len(head.direction)},
+            details=trained.details,
+        )
+
+
+def write_encoder(encoder: TransformerEncoder, folder: Path, source: str | Path) -> None:
+    """Write an encoder to `folder` as ONNX; it can be used no more. `source` is for messages.
+
+    A graph that gives other vectors than torch is refused: the next family may trace in a way not foreseen.
+    """
+    truth = encoder.encode(_PROBES)
+    _write_files(encoder, folder)
+    vectors = OnnxEncoder.open(folder, variant="fp32", verify=False).encode(_PROBES)
+    least = float((vectors * truth).sum(axis=1).min())
+    if not least > _CLOSE:
+        raise ArtifactError(
+            f"{source}: no export: its ONNX graph gives other vectors than torch (cosine {least:.4f})"
+        )
+
+
+def _write_files(encoder: TransformerEncoder, folder: Path) -> None:
+    _write_tokenizer(encoder, folder / TOKENIZER_FILE)
+    graph = _trace(encoder)
+    write_origin(encoder, graph, folder / ORIGIN)
+    _write_graph(graph, folder / GRAPHS["fp32"])
+    quantize(graph)
+    _write_graph(graph, folder / GRAPHS["int8"])
+    names = (TOKENIZER_FILE, *files_of("fp32"), *files_of("int8"))
+    description = Description(
+        pooling=encoder.pooling,
+        max_length=encoder.max_length,
+        dimension=encoder.dimension,
+        pad_id=encoder.tokenizer.pad_token_id,
+        variant=DEFAULT_VARIANT,
+        files={name: checksum(folder / name) for name in names},
+        sparse_weight=encoder.sparse_weight,
+    )
+    write_description(folder, description)
+
+
+def _judge(
+    folder: Path,
+    name: str,
+    benchmark: Benchmark,
+    on_progress: Callable[[str, int, int], None] | None,
+) -> dict[str, dict[str, float]]:
+    """Measure how well each variant of an exported encoder links."""
+    found: dict[str, dict[str, float]] = {}
+    for variant in GRAPHS:
+        tell = partial(on_progress, f"{name} {variant}") if on_progress else None
+        encoder = OnnxEncoder.open(folder, variant=variant, verify=False)
+        found[variant] = asdict(measure(encoder, benchmark, on_progress=tell))
+    return found
+
+
+class _Graph(nn.Module):
+    """What the ONNX file computes: token ids in, unit vectors out."""
+
+    def __init__(self, model: PreTrainedModel, pooling: Pooling) -> None:
+        super().__init__()
+        self.model = model
+        # Where nothing is padded both means are the same, and this one needs no mask.
+        self.pooling = Pooling.MEAN_ALL if pooling is Pooling.MEAN else pooling
+
+    def forward(self, ids: Tensor, attention: Tensor | None = None, special: Tensor | None = None) -> Tensor:
+        """Encode one batch; all tokens are attended to where no `attention` says otherwise."""
+        mask = None if attention is None else attention.long()
+        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+        if attention is None:
+            attention = torch.ones_like(ids, dtype=torch.bool)
+        if special is None:
+            special = torch.zeros_like(ids, dtype=torch.bool)
+        return nn.functional.normalize(pool(hidden, attention, special, self.pooling))
+
+
+def _inputs_of(pooling: Pooling) -> tuple[str, ...]:
+    if pooling is Pooling.MEAN_ALL:
+        return ("ids", "attention")
+    if pooling in (Pooling.FIRST, Pooling.NO_SPECIAL):
+        return ("ids", "special")
+    return ("ids",)
+
+
+def _trace(encoder: TransformerEncoder) -> onnx.ModelProto:
+    rows, width = 3, 7  # any but 0 and 1, which are taken for constants
+    ids = torch.full((rows, width), encoder.tokenizer.pad_token_id)
+    parts = {
+        "ids": ids,
+        "attention": torch.ones(rows, width).bool(),
+        "special": torch.zeros(rows, width).bool(),
+    }
+    chosen = {name: parts[name] for name in _inputs_of(encoder.pooling)}
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    _fuse_attention(encoder.model)
+    with _quiet_export():
+        program = torch.onnx.export(
+            _Graph(encoder.model, encoder.pooling).eval(),
+            kwargs=chosen,
+            dynamo=True,
+            dynamic_shapes=dict.fromkeys(chosen, axes),
+            input_names=list(chosen),
+            output_names=["vectors"],
+            opset_version=_OPSET,
+            verbose=False,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave no program")
+    graph: onnx.ModelProto = program.model_proto
+    _strip(graph)
+    return graph
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Stand for ONNX Runtime's attention while a model is traced.  # (rows, heads, tokens, dim of a head)"""
+    del module, options
+    rows, heads, tokens, width = query.shape
+    inputs: list[Tensor | None] = [
+        part.transpose(1, 2).reshape(rows, tokens, heads * width) for part in (query, key, value)
+    ]
+    if attention_mask is not None:
+        inputs += [None, None, attention_mask]
+    mixed = torch.onnx.ops.symbolic(
+        "com.microsoft::MultiHeadAttention",
+        inputs,
+        {"num_heads": heads, "scale": width**-0.5 if scaling is None else scaling},
+        dtype=query.dtype,
+        shape=(rows, tokens, heads * width),
+        version=1,
+    )
+    return mixed.reshape(rows, tokens, heads, width), None
+
+
+def _fuse_attention(model: PreTrainedModel) -> None:
+    AttentionInterface.register(_ATTENTION, _attend)
+    AttentionMaskInterface.register(_ATTENTION, eager_mask)
+    with quiet():
+        model.set_attn_implementation(_ATTENTION)
+
+
+@contextmanager
+def _quiet_export() -> Iterator[None]:
+    """Keep the exporter's remarks on its own insides off the terminal."""
+    remarks = logging.getLogger("torch.onnx")
+    level = remarks.level
+    remarks.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        remarks.setLevel(level)
+
+
+def _strip(graph: onnx.ModelProto) -> None:
+    """Remove what tracing noted of itself: it tells of the machine, and is larger than the graph."""
+    del graph.metadata_props[:], graph.graph.metadata_props[:], graph.graph.value_info[:]
+    for part in (*graph.graph.node, *graph.graph.initializer, *graph.graph.input, *graph.graph.output):
+        del part.metadata_props[:]
+        part.doc_string = ""
+
+
+def _write_graph(graph: onnx.ModelProto, file: Path) -> None:
+    file.parent.mkdir(exist_ok=True)
+    weights = file.name + WEIGHTS_SUFFIX
+    # Saving points the tensors to the file, so that a second use of the graph needs them back.
+    onnx.save_model(
+        graph, file, save_as_external_data=True, location=weights, size_threshold=_SMALLEST_OUTSIDE
+    )
+    onnx.load_external_data_for_model(graph, str(file.parent))
+    shutil.copymode(file, file.with_name(weights))  # onnx leaves it to its owner alone
+
+
+def _write_tokenizer(encoder: TransformerEncoder, file: Path) -> None:
+    tokenizer = encoder.tokenizer
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ArtifactError(
+            f"{tokenizer.name_or_path}: its tokenizer is plain Python and cannot be exported; "
+            "give the folder a tokenizer.json"
+        )
+    backend.enable_truncation(encoder.max_length, direction=tokenizer.truncation_side)
+    backend.no_padding()
+    backend.save(str(file))

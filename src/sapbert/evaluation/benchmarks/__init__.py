@@ -1,0 +1,1 @@
+"""Evaluation sets: their formats and how they are built."""

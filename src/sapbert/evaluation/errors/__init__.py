@@ -1,0 +1,1 @@
+"""Error analysis: wrong links, their kinds, and a page to browse them."""

@@ -1,0 +1,1 @@
+"""Triton kernels. Import them only where Triton is installed."""

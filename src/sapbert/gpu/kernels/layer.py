@@ -1,0 +1,139 @@
+"""One layer of BERT as matrix products and four kernels, with its gradient written out; needs Triton.
+
+Written out, since autograd would add up what comes back on two ways by a pass of its own: here the product
+adds to what is there. A bias is added by the kernel after its product, and that kernel's gradient adds up the
+bias's (`layer_kernels`). Where no gradient is asked for, the product that is activated does so itself, by
+tanh's formula, which differs from erf's by less than bfloat16 rounds.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sapbert.gpu.kernels.attention import attend, attend_gradient
+from sapbert.gpu.kernels.elementwise import (
+    Normed,
+    add_norm,
+    add_norm_gradient,
+    gelu,
+    gelu_gradient,
+    norm_in_place,
+)
+from sapbert.gpu.layers import Shape, Weights
+
+_MAPS = len(Weights._fields)
+
+
+def fused_layer(
+    hidden: Tensor,
+    names: Tensor,
+    picks: Tensor | None,
+    seeds: Tensor | None,
+    weights: Weights,
+    shape: Shape,
+) -> Tensor:
+    """Compute a layer; fits `layers.Layer`."""
+    if seeds is None and not torch.is_grad_enabled():
+        return _inferred(hidden, names, picks, weights, shape)
+    flat = (tensor for pair in weights for tensor in pair)
+    found: Tensor = _Layer.apply(hidden, names, picks, seeds, shape, *flat)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _inferred(hidden: Tensor, names: Tensor, picks: Tensor | None, weights: Weights, shape: Shape) -> Tensor:
+    """Compute a layer in the place of `hidden`: a copy of the residual would cost as much as adding to it."""
+    found = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **_attending(shape))
+    if picks is not None:
+        hidden, found = hidden.index_select(0, picks), found.index_select(0, picks)
+    norming = partial(norm_in_place, epsilon=shape.epsilon)
+    hidden = norming(hidden.addmm_(found, weights.joined[0].T), weights.joined[1], weights.first_norm)
+    active = torch._addmm_activation(weights.up[1], hidden, weights.up[0].T, use_gelu=True)  # noqa: SLF001
+    return norming(hidden.addmm_(active, weights.down[0].T), weights.down[1], weights.second_norm)
+
+
+class _Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        names: Tensor,
+        picks: Tensor | None,
+        seeds: Tensor | None,
+        shape: Shape,
+        *flat: Tensor,
+    ) -> Tensor:
+        weights = _weights(flat)
+        norming: dict[str, Any] = {"epsilon": shape.epsilon, "dropout": shape.hidden_dropout}
+        qkv = hidden @ weights.qkv[0].T
+        attended = attend(qkv, weights.qkv[1], names, _seed(seeds, 0), **_attending(shape))
+        residual = hidden
+        if picks is not None:
+            residual, attended = hidden.index_select(0, picks), attended.index_select(0, picks)
+        product, bias = attended @ weights.joined[0].T, weights.joined[1]
+        first = add_norm(product, bias, residual, weights.first_norm, _seed(seeds, 1), **norming)
+        up = first.out @ weights.up[0].T
+        active = gelu(up, weights.up[1])
+        product, bias = active @ weights.down[0].T, weights.down[1]
+        second = add_norm(product, bias, first.out, weights.second_norm, _seed(seeds, 2), **norming)
+        ctx.shape = shape
+        kept = (hidden, names, picks, seeds, qkv, attended, *first, up, active, second.total, second.stats)
+        ctx.save_for_backward(*kept, *flat)
+        return second.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        shape: Shape = ctx.shape
+        saved = ctx.saved_tensors
+        hidden, names, picks, seeds, qkv, attended, *kept = saved[: -2 * _MAPS]
+        first, (up, active), second = Normed(*kept[:3]), kept[3:5], Normed(kept[0], *kept[5:])
+        weights = _weights(saved[-2 * _MAPS :])
+        dim, wide = hidden.shape[1], up.shape[1]
+        sums = hidden.new_zeros(9 * dim + wide, dtype=torch.float32)
+        of_second, of_up, of_first, of_qkv = sums.split((3 * dim, wide, 3 * dim, 3 * dim))
+        norming = partial(add_norm_gradient, dropout=shape.hidden_dropout)
+
+        given, gain = gradients[0].contiguous(), weights.second_norm[0]
+        residual, product = norming(given, second, gain, _seed(seeds, 2), of_second)
+        down = product.T @ active
+        product = gelu_gradient(product @ weights.down[0], up, weights.up[1], of_up)
+        raised = product.T @ first.out
+        given, gain = residual.addmm_(product, weights.up[0]), weights.first_norm[0]
+        residual, product = norming(given, first, gain, _seed(seeds, 1), of_first)
+        joined = product.T @ attended
+        given = product @ weights.joined[0]
+        if picks is not None:
+            residual, given = (_put_back(tensor, picks, len(hidden)) for tensor in (residual, given))
+        seed, bias = _seed(seeds, 0), weights.qkv[1]
+        product = attend_gradient(given, qkv, bias, names, seed, of_qkv, **_attending(shape))
+        looked = product.T @ hidden
+        found = _flat(sums.to(hidden.dtype), looked, joined, raised, down)
+        return residual.addmm_(product, weights.qkv[0]), None, None, None, None, *found
+
+
+def _flat(sums: Tensor, qkv: Tensor, joined: Tensor, up: Tensor, down: Tensor) -> list[Tensor]:
+    """Put gradients of matrices and what was added up beside them in the order of `Weights`."""
+    dim, wide = len(joined), len(up)
+    sizes = (dim, dim, dim, wide, dim, dim, dim, 3 * dim)
+    bias_2, gain_2, shift_2, bias_up, bias_1, gain_1, shift_1, bias_qkv = sums.split(sizes)
+    return [qkv, bias_qkv, joined, bias_1, gain_1, shift_1, up, bias_up, down, bias_2, gain_2, shift_2]
+
+
+def _weights(flat: tuple[Tensor, ...]) -> Weights:
+    return Weights(*zip(flat[::2], flat[1::2], strict=True))
+
+
+def _attending(shape: Shape) -> dict[str, Any]:
+    return {"heads": shape.heads, "width": shape.width, "dropout": shape.attention_dropout}
+
+
+def _seed(seeds: Tensor | None, place: int) -> Tensor | None:
+    return None if seeds is None else seeds[place : place + 1]
+
+
+def _put_back(picked: Tensor, picks: Tensor, tokens: int) -> Tensor:
+    """Give tokens that were not picked nothing.  # (picks, dim) -> (tokens, dim)"""
+    return picked.new_zeros(tokens, picked.shape[1]).index_copy_(0, picks.long(), picked)

@@ -1,0 +1,1 @@
+"""Calibrated confidence: fit it, store it, apply it."""

@@ -1,0 +1,1 @@
+"""Preprocessing of mentions: abbreviations and composite mentions."""

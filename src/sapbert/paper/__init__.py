@@ -1,0 +1,1 @@
+"""What only reproduces the SapBERT paper: its tables, figures and hyperparameter sweeps."""

@@ -1,0 +1,1 @@
+"""Authentication, limits, logs and metrics, applied before the application."""

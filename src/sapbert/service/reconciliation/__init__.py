@@ -1,0 +1,1 @@
+"""The Reconciliation Service API, as OpenRefine uses it."""

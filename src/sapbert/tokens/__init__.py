@@ -1,0 +1,1 @@
+"""Names to tokens: tokenizers, batches of token ids, and pooling of token vectors."""

@@ -1,0 +1,225 @@
+"""Self-alignment training (SapBERT): what `loop` runs, and the model it leaves.
+
+What a step computes is in `step`, the order of pairs in `batches`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from sapbert.artifacts import Draft
+from sapbert.encoder.adapters import trainable_parameters
+from sapbert.encoder.model_folder import ADAPTER_FOLDER, save_model
+from sapbert.encoder.transformer import TransformerEncoder, load_encoder
+from sapbert.errors import ConfigError
+from sapbert.pairs.artifact import Pairs
+from sapbert.protocols import Encoder
+from sapbert.tokens.pooling import Pooling
+from sapbert.training.alignment.adapt import adapt
+from sapbert.training.alignment.batches import Batches, split_pairs
+from sapbert.training.alignment.lora import merge_lora, save_lora
+from sapbert.training.alignment.losses import make_loss
+from sapbert.training.alignment.mining import MiningSettings
+from sapbert.training.alignment.retrieval import retrieval_accuracy
+from sapbert.training.alignment.step import Encode, Scale, Step, StepReport
+from sapbert.training.alignment.step_selection import TakeStep, fastest
+from sapbert.training.distributed import world
+from sapbert.training.loop import DTYPES, RATE, Evaluate, OnStep, run_training, silent
+from sapbert.training.model_card import model_card, pairs_data
+from sapbert.training.settings import TrainSettings
+
+KIND = "model"
+_METHOD = "self-alignment pretraining (SapBERT, Liu et al., NAACL 2021)"
+
+
+def train(
+    pairs: Pairs,
+    base: str,
+    target: Path,
+    settings: TrainSettings,
+    *,
+    device: torch.device,
+    resume: bool = False,
+    overwrite: bool = False,
+    evaluate: Evaluate | None = None,
+    on_step: OnStep = silent,
+) -> None:
+    """Train the encoder `base` on `pairs` and write the model folder to `target`.
+
+    With `resume`, go on from the newest whole checkpoint of the run that was to write `target`. What
+    `evaluate` measures every so many steps goes to the metrics and the model card; without it that is
+    `retrieval`, the share of held-out synonyms found.
+    """
+    run_training(
+        partial(_SelfAlignment.start, pairs, base, settings, device, evaluate),
+        target,
+        settings,
+        device=device,
+        resume=resume,
+        overwrite=overwrite,
+        on_step=on_step,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SelfAlignment:
+    """Names of one concept come together; fits `loop.Objective`."""
+
+    pairs: Pairs
+    batches: Batches
+    encoder: TransformerEncoder
+    step: TakeStep
+    settings: TrainSettings
+    evaluate: Evaluate
+    origin: Mapping[str, str]
+    """Name and fingerprint of the base."""
+    total: int
+
+    @classmethod
+    def start(
+        cls,
+        pairs: Pairs,
+        base: str,
+        settings: TrainSettings,
+        device: torch.device,
+        evaluate: Evaluate | None,
+    ) -> Self:
+        """Load the base encoder and set everything up for the first step."""
+        rank, processes = world()
+        loss = make_loss(settings.loss, settings.loss_settings)
+        mining = MiningSettings(margin=settings.margin, triplets=settings.triplets)
+        encoder, origin = _load(base, settings, device)
+        if settings.leading is not None and settings.leading >= encoder.dimension:
+            raise ConfigError(f"leading is less than the {encoder.dimension} dimensions that {base} has")
+        split = split_pairs(pairs, held_out_concepts=settings.held_out, seed=settings.seed)
+        batches = Batches(
+            pairs,
+            split.train,
+            encoder.tokenizer,
+            batch_size=settings.batch_size,
+            max_length=settings.max_length,
+            seed=settings.seed,
+            rank=rank,
+            world=processes,
+        )
+        encode = Encode.of(encoder, DTYPES[settings.precision])
+        step = Step(encode, loss, mining, device, settings.chunk, settings.leading)
+        total = max(round(settings.epochs * batches.steps_an_epoch), 1)
+        return cls(
+            pairs,
+            batches,
+            encoder,
+            fastest(step, encoder, settings, steps=total),
+            settings,
+            evaluate or partial(_retrieval, pairs, split.held_out),
+            origin,
+            total,
+        )
+
+    @property
+    def module(self) -> nn.Module:
+        """The encoder."""
+        return self.encoder.model
+
+    @property
+    def names_a_step(self) -> int:
+        """Both sides of each pair."""
+        return 2 * self.settings.batch_size
+
+    @property
+    def evaluate_every(self) -> int:
+        """As the settings say."""
+        return self.settings.evaluate_every
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """The pairs, the base and the settings."""
+        return {"pairs": self.pairs.manifest.fingerprint, **self.origin, **asdict(self.settings)}
+
+    def groups(self) -> list[dict[str, Any]]:
+        """What of the encoder is not frozen."""
+        return [{"params": trainable_parameters(self.module), RATE: 1}]
+
+    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
+        """Tell what computes steps, which may take the optimizer's as well."""
+        self.step.trained_by(optimizer)
+
+    def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
+        """Yield what computes each step."""
+        return self.batches.ready(done, self.total, self.step.prepare)
+
+    def measure(self, _done: int) -> Mapping[str, float]:
+        """Measure the encoder."""
+        return self.evaluate(self.encoder)
+
+    def finish(self) -> Mapping[str, float]:
+        """Move all weights back towards the base's, where asked, and measure what that gives."""
+        if self.settings.blend == 1:
+            return {}
+        before, _ = load_encoder(self.origin["base"])
+        untrained = before.state_dict()
+        with torch.no_grad():
+            for name, value in self.module.named_parameters():
+                value.lerp_(untrained[name].to(value), 1 - self.settings.blend)
+        return {f"blended_{name}": figure for name, figure in self.evaluate(self.encoder).items()}
+
+    def state(self) -> dict[str, Any]:
+        """Nothing: the order of pairs depends on the seed alone."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def write(self, draft: Draft, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """Write the model folder, updates of low rank merged."""
+        settings, base, model = self.settings, self.origin["base"], self.encoder.model
+        if settings.adapter == "lora":
+            save_lora(model, draft.path / ADAPTER_FOLDER)
+            merge_lora(model)
+        save_model(
+            draft.path,
+            model,
+            self.encoder.tokenizer,
+            pooling=self.encoder.pooling,
+            max_length=settings.max_length,
+            card=model_card(
+                base, _METHOD, pairs_data(self.pairs), asdict(settings), metrics, adapter=settings.adapter
+            ),
+        )
+        draft.seal(
+            KIND,
+            fingerprint=self.encoder.fingerprint,
+            settings=self.described,
+            inputs={
+                self.pairs.path.name: {"fingerprint": self.pairs.manifest.fingerprint},
+                "base": {"name": base, "fingerprint": self.origin["base_fingerprint"]},
+            },
+            counts={"steps": self.total},
+        )
+
+
+def _load(
+    base: str, settings: TrainSettings, device: torch.device
+) -> tuple[TransformerEncoder, dict[str, str]]:
+    """Load the base and put into it what is to be trained; returns also the base's name and fingerprint."""
+    model, tokenizer = load_encoder(base)
+    pooling = Pooling(settings.pooling)
+    encoder = TransformerEncoder(model, tokenizer, pooling=pooling, max_length=settings.max_length)
+    # A checkpoint leaves out what is frozen, so a run can only be resumed on the very same base.
+    origin = {"base": base, "base_fingerprint": encoder.fingerprint}
+    adapt(model, settings)
+    model.to(device)  # type: ignore[arg-type]  # the stub knows only strings
+    return encoder, origin
+
+
+def _retrieval(pairs: Pairs, held_out: NDArray[np.int64], encoder: Encoder) -> dict[str, float]:
+    return {"retrieval": retrieval_accuracy(pairs, held_out, encoder)} if len(held_out) else {}

@@ -1,0 +1,1 @@
+"""BioSyn training from labelled mentions."""

@@ -1,0 +1,1 @@
+"""Training of a cross-encoder that reranks candidates."""

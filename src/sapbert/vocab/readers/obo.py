@@ -1,0 +1,269 @@
+"""Read an ontology: OBO 1.2 and 1.4 text here, OBO Graphs JSON and OWL by their own modules.
+
+Which of the three a file is, its content tells; names of files are not to be trusted.
+
+OBO text is stanzas of `tag: value` lines. Blocks are cut between stanzas, so each can be parsed alone
+and on any core: a column of lines, the stanza of a line by counting headers, tags and values by
+regular expressions. Of a `[Term]` the id, name, synonyms, xrefs, alt_ids, namespace, is_obsolete and
+replaced_by count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from sapbert.errors import FormatError
+from sapbert.vocab.intake import Intake, Release, Source, ordered_map
+from sapbert.vocab.readers.obograph import read_obograph
+from sapbert.vocab.readers.ontology import OboSettings, Ontology
+from sapbert.vocab.readers.owl import read_owl
+from sapbert.vocab.writer import VocabularyWriter
+
+__all__ = ["OboSettings", "read_obo"]
+
+_SNIFFED = 1 << 16
+_OBO_LINE = re.compile(rb"^(?:format-version|ontology|default-namespace):|^\[Term\]", re.MULTILINE)
+_CONVERT = "give OBO, OBO Graphs JSON or OWL as RDF/XML; ROBOT converts others to these"
+
+# A quoted value may hold escaped quotes. The regular expressions below are polars', which never backtrack.
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_MODIFIER = rf"[^\s={{}}\"]+\s*=\s*{_QUOTED}"
+_MODIFIERS = rf"\s*\{{\s*{_MODIFIER}(?:\s*,\s*{_MODIFIER})*\s*\}}\s*(?:!.*)?$"
+_COMMENT = r"(?:^|\s)!.*$"
+_DESCRIBED = rf'^([^"{{!]*?)\s+{_QUOTED}.*$'
+_SYNONYM = r'(?i)^"((?:[^"\\]|\\.)*)"(?:\s+(EXACT|RELATED|NARROW|BROAD)(?:\s+[^\s\[\]{}!]+)?)?\s*(?:[\[{!]|$)'
+_SYNONYMS = {
+    "synonym": None,
+    "exact_synonym": "exact",
+    "related_synonym": "related",
+    "narrow_synonym": "narrow",
+    "broad_synonym": "broad",
+}
+"""Tag → scope; the tags that tell it are OBO 1.0's, which 1.2 still allows."""
+_VALUES = {
+    "name": "name",
+    "xref": "xref",
+    "alt_id": "alias",
+    "namespace": "namespace",
+    "is_obsolete": "obsolete",
+    "replaced_by": "successor",
+}
+_CONTINUED = re.compile(rb"^(?:(?:[^\\\r\n]|\\[^\r\n])*\\\r?\n)+[^\n]*", re.MULTILINE)
+
+
+def read_obo(path: Path, writer: VocabularyWriter, intake: Intake, settings: OboSettings) -> None:
+    """Read one ontology file in any of the three formats, plain or gzip."""
+    source = _only_file(path)
+    ontology = Ontology(source.name, writer, settings)
+    _reader_of(source, intake)(source, intake, ontology)
+    ontology.finish()
+
+
+def _only_file(path: Path) -> Source:
+    members = Release(path).members
+    if path.is_dir() or len(members) != 1:
+        hint = "give the .obo, .json or .owl file itself"
+        raise FormatError(path, None, f"holds {len(members)} files, expected one ontology", hint=hint)
+    return Source(members[0].plain_name, (members[0],))
+
+
+def _reader_of(source: Source, intake: Intake) -> Callable[[Source, Intake, Ontology], None]:
+    with intake.stream(source) as stream:
+        start = stream.read(_SNIFFED).removeprefix(b"\xef\xbb\xbf")
+    stripped = start.lstrip()
+    if not stripped:
+        raise FormatError(source.name, None, "the file is empty", hint="fetch it again")
+    # UTF-16 begins with a mark of its own; XML may come in it.
+    if stripped.startswith((b"<", b"\xff\xfe<", b"\xfe\xff\0<")):
+        return read_owl
+    if stripped.startswith(b"{"):
+        return read_obograph
+    if _OBO_LINE.search(start):
+        return _read_text
+    found = stripped.splitlines()[0][:80].decode("utf-8", "replace")
+    raise FormatError(source.name, 1, f"no ontology in a known format, found {found!r}", hint=_CONVERT)
+
+
+class _Block(NamedTuple):
+    """Some whole stanzas."""
+
+    data: bytes
+    line: int
+    """Number of their first line."""
+
+
+class _Stanzas(NamedTuple):
+    """What the `[Term]` stanzas of a block say."""
+
+    ids: pl.Series
+    statements: pl.DataFrame
+    default_namespace: str | None
+    errors: list[FormatError]
+
+
+def _read_text(source: Source, intake: Intake, ontology: Ontology) -> None:
+    def parse(block: _Block) -> _Stanzas:
+        return _parse(block, source.name)
+
+    for found in ordered_map(parse, _whole_stanzas(intake.blocks(source))):
+        for error in found.errors:
+            intake.bad(error)
+        if found.default_namespace is not None:
+            ontology.default_namespace = found.default_namespace
+        ontology.take(found.ids, found.statements)
+
+
+def _whole_stanzas(blocks: Iterable[bytes]) -> Iterator[_Block]:
+    """Regroup blocks so that each but the first begins with a `[Term]`."""
+    line, held = 1, b""
+    for block in blocks:
+        data = held + block
+        end = data.rfind(b"\n[Term]") + 1
+        if end:
+            yield _Block(data[:end], line)
+            line += data.count(b"\n", 0, end)
+        held = data[end:]
+    yield _Block(held, line)
+
+
+def _parse(block: _Block, name: str) -> _Stanzas:
+    data = block.data
+    if b"\\\n" in data or b"\\\r\n" in data:
+        data = _CONTINUED.sub(_join_lines, data)
+    text, errors = _decode(data, block.line, name)
+    lines = _lines(text, block.line)
+    terms = lines.filter(pl.col("stanza_kind") == "Term")
+    ids, problems = _concept_ids(terms)
+    rows = terms.join(ids.select("stanza", "concept"), on="stanza", maintain_order="left")
+    synonyms, bad_synonyms = _synonyms(rows)
+    problems = pl.concat([problems, bad_synonyms, _bad_lines(terms)]).sort("line")
+    errors += [FormatError(name, line, problem, hint=hint) for line, problem, hint in problems.iter_rows()]
+    # The lines before the first stanza are the header of the file.
+    header = lines.filter((pl.col("stanza") == 0) & (pl.col("tag") == "default-namespace"))
+    default = header.select(_plain(pl.col("value"))).to_series()
+    namespace = default[0] if header.height else None
+    return _Stanzas(ids["id"], pl.concat([_values(rows), synonyms]), namespace, errors)
+
+
+def _join_lines(match: re.Match[bytes]) -> bytes:
+    """Join the lines that a backslash at their end continues; blank lines keep the numbers of those below."""
+    lines = match.group()
+    return re.sub(rb"\\\r?\n", b"", lines) + b"\n" * lines.count(b"\n")
+
+
+def _decode(data: bytes, first: int, name: str) -> tuple[str, list[FormatError]]:
+    """Decode a block; a line that is not UTF-8 becomes a blank one and an error."""
+    try:
+        return data.decode(), []
+    except UnicodeDecodeError:
+        good, errors = [], []
+        for number, line in enumerate(data.split(b"\n"), first):
+            try:
+                good.append(line.decode())
+            except UnicodeDecodeError as error:
+                found = f"byte 0x{line[error.start]:02x} in column {error.start + 1} is not UTF-8"
+                errors.append(FormatError(name, number, found, hint="the file must be UTF-8"))
+                good.append("")
+        return "\n".join(good), errors
+
+
+def _lines(text: str, first: int) -> pl.DataFrame:
+    """Lines that say something: number, stanza and its kind, tag and value."""
+    column = pl.Series("text", [text]).str.split("\n").explode().str.strip_chars()
+    kind = pl.col("text").str.extract(r"^\[([A-Za-z]+)\]")
+    # Several times as fast as a regular expression with groups, and this runs on every line.
+    parts = pl.col("text").str.splitn(":", 2).struct
+    return (
+        column.to_frame()
+        .with_row_index("line", first)
+        .filter((pl.col("text") != "") & ~pl.col("text").str.starts_with("!"))
+        .with_columns(header=kind.is_not_null(), stanza_kind=kind.forward_fill())
+        .with_columns(
+            stanza=pl.col("header").cum_sum(),
+            tag=parts[0].str.strip_chars_end(),
+            value=parts[1].str.strip_chars_start(),
+        )
+    )
+
+
+_PROBLEM = {"line": pl.UInt32, "problem": pl.String, "hint": pl.String}
+
+
+def _problems(lines: pl.DataFrame, problem: pl.Expr | str, hint: str | None = None) -> pl.DataFrame:
+    text = pl.lit(problem) if isinstance(problem, str) else problem
+    chosen = lines.select(line="line", problem=text, hint=pl.lit(hint, dtype=pl.String))
+    return chosen.cast(_PROBLEM)  # type: ignore[arg-type]  # a schema of types is one
+
+
+def _concept_ids(terms: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """One row a sound stanza with its id; and the stanzas that have none, or two."""
+    ids = terms.filter((pl.col("tag") == "id") & (pl.col("value") != ""))
+    first = ids.unique("stanza", keep="first", maintain_order=True)
+    second = ids.filter(pl.col("stanza").is_duplicated() & ~pl.col("stanza").is_first_distinct())
+    without = terms.filter("header").join(first, on="stanza", how="anti")
+    sound = first.join(second, on="stanza", how="anti", maintain_order="left").with_row_index("concept")
+    problems = [
+        _problems(without, "a [Term] without an id"),
+        _problems(second, "a second id in one stanza", "is a [Term] line missing?"),
+    ]
+    return sound.select("stanza", "concept", id=_plain(pl.col("value"))), pl.concat(problems)
+
+
+def _bad_lines(terms: pl.DataFrame) -> pl.DataFrame:
+    no_tag = pl.col("value").is_null() | pl.col("tag").str.contains(r"^$|\s")
+    bad = terms.filter(no_tag & ~pl.col("header"))
+    return _problems(bad, pl.format("expected `tag: value`, found {}", pl.col("text").str.head(80)))
+
+
+def _values(rows: pl.DataFrame) -> pl.DataFrame:
+    """Statements of all lines but those with synonyms."""
+    tag, value = pl.col("tag"), pl.col("value")
+    undescribed = value.str.replace(_DESCRIBED, "${1}")
+    found = rows.filter(tag.is_in(list(_VALUES))).with_columns(
+        tag=tag.replace_strict(_VALUES, return_dtype=pl.String),
+        value=_plain(pl.when(tag == "xref").then(undescribed).otherwise(value)),
+    )
+    return _statements(found.filter((tag != "obsolete") | (pl.col("value") == "true")))
+
+
+def _synonyms(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Statements of the lines with synonyms; and those lines that cannot be read."""
+    tag, parts = pl.col("tag"), pl.col("value").str.extract_groups(_SYNONYM).struct
+    found = rows.filter(tag.is_in(list(_SYNONYMS))).with_columns(
+        synonym=_unescape(parts.field("1")),
+        # OBO 1.2 takes a synonym without a scope for related.
+        scope=pl.coalesce(
+            tag.replace_strict(_SYNONYMS, return_dtype=pl.String),
+            parts.field("2").str.to_lowercase(),
+            pl.lit("related"),
+        ),
+    )
+    bad = found.filter(pl.col("synonym").is_null())
+    problem = pl.format("cannot read the synonym {}", pl.col("value").str.head(80))
+    good = found.drop_nulls("synonym").with_columns(tag="scope", value="synonym")
+    return _statements(good), _problems(bad, problem, 'it looks like synonym: "text" EXACT []')
+
+
+def _statements(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select("concept", "tag", "value", language=pl.lit(None, dtype=pl.String))
+
+
+def _without_trailer(value: pl.Expr) -> pl.Expr:
+    """Drop modifiers `{key="value"}` and a comment `! …` from the end of a value."""
+    return value.str.replace(_MODIFIERS, "").str.replace(_COMMENT, "").str.strip_chars()
+
+
+def _plain(value: pl.Expr) -> pl.Expr:
+    return _unescape(_without_trailer(value))
+
+
+def _unescape(value: pl.Expr) -> pl.Expr:
+    """Resolve backslashes; an escaped backslash must not escape what follows it, so it hides as NUL."""
+    hidden = value.str.replace_all("\0", " ", literal=True).str.replace_all(r"\\\\", "\0")
+    plain = hidden.str.replace_all(r"\\[ntW]", " ").str.replace_all(r"\\(.)", "${1}")
+    return plain.str.replace_all("\0", "\\", literal=True)

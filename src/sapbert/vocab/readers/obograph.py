@@ -1,0 +1,107 @@
+"""Read OBO Graphs, the JSON form of an ontology: `{"graphs": [{"nodes": […], "edges": […]}]}`.
+
+polars parses the document against the schema of what is wanted, so that no Python object is made of a
+node. The document must fit in memory; the largest ontologies come as OBO and OWL too, which are streamed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+
+import polars as pl
+
+from sapbert.errors import FormatError
+from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.readers.ontology import ANNOTATIONS, DEFAULT_NAMESPACE, Ontology
+
+_PAIRS = pl.List(pl.Struct({"pred": pl.String, "val": pl.String}))
+_META = pl.Struct(
+    {
+        "deprecated": pl.Boolean,
+        "synonyms": _PAIRS,
+        "xrefs": pl.List(pl.Struct({"val": pl.String})),
+        "basicPropertyValues": _PAIRS,
+    }
+)
+_NODE = pl.Struct({"id": pl.String, "lbl": pl.String, "type": pl.String, "meta": _META})
+_GRAPH = pl.Struct({"nodes": pl.List(_NODE), "meta": _META})
+_SYNONYMS = {iri.rpartition("#")[2]: tag for iri, tag in ANNOTATIONS.items() if iri.endswith("Synonym")}
+
+
+def read_obograph(source: Source, intake: Intake, ontology: Ontology) -> None:
+    """Read the CLASS nodes of all graphs of a document."""
+    with intake.stream(source) as stream:
+        graphs = _graphs(stream.read(), source.name)
+    header = _properties(graphs).filter(pl.col("pred") == DEFAULT_NAMESPACE)["val"]
+    ontology.default_namespace = header[0] if len(header) else None
+    nodes = graphs.select(pl.col("nodes").explode()).drop_nulls().unnest("nodes").with_row_index("number", 1)
+    classes = nodes.filter(pl.col("type") == "CLASS")
+    for number in classes.filter(pl.col("id").is_null())["number"]:
+        intake.bad(FormatError(source.name, None, f"node {number} has no id"))
+    classes = classes.drop_nulls("id").drop("number", "type").with_row_index("concept")
+    ontology.take(classes["id"], _statements(classes, source.name, intake))
+
+
+def _graphs(data: bytes, name: str) -> pl.DataFrame:
+    try:
+        document = pl.read_json(io.BytesIO(data), schema={"graphs": pl.List(_GRAPH)})
+    except pl.exceptions.PolarsError as error:
+        raise _explain(data, name, error) from error
+    graphs = document.select(pl.col("graphs").explode()).drop_nulls()
+    if graphs.is_empty():
+        raise FormatError(name, None, "this JSON has no `graphs`", hint="is this an OBO Graphs document?")
+    return graphs.unnest("graphs")
+
+
+def _explain(data: bytes, name: str, error: Exception) -> FormatError:
+    """Say where a document that polars refused is broken; polars does not."""
+    try:
+        json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as bad:
+        line = data.count(b"\n", 0, bad.start) + 1
+        return FormatError(name, line, f"byte 0x{data[bad.start]:02x} is not UTF-8", hint="fetch it again")
+    except json.JSONDecodeError as bad:
+        return FormatError(name, bad.lineno, f"broken JSON: {bad.msg}", hint="is the file whole?")
+    except RecursionError:
+        pass
+    found = str(error).partition("\n")[0][:200]
+    return FormatError(
+        name, None, f"not shaped like OBO Graphs: {found}", hint="is this an OBO Graphs document?"
+    )
+
+
+def _statements(classes: pl.DataFrame, name: str, intake: Intake) -> pl.DataFrame:
+    meta = pl.col("meta").struct
+    labels = classes.select("concept", tag=pl.lit("name"), value="lbl")
+    xrefs = classes.select("concept", value=meta.field("xrefs")).explode("value").drop_nulls()
+    obsolete = classes.filter(meta.field("deprecated")).select("concept")
+    properties = _properties(classes).filter(pl.col("pred").is_in(list(ANNOTATIONS)))
+    parts = [
+        labels,
+        _synonyms(classes, name, intake),
+        xrefs.select("concept", tag=pl.lit("xref"), value=pl.col("value").struct.field("val")),
+        properties.select("concept", tag=pl.col("pred").replace_strict(ANNOTATIONS), value="val"),
+        obsolete.with_columns(tag=pl.lit("obsolete"), value=pl.lit("true")),
+    ]
+    return pl.concat(parts).with_columns(language=pl.lit(None, dtype=pl.String))
+
+
+def _synonyms(classes: pl.DataFrame, name: str, intake: Intake) -> pl.DataFrame:
+    found = classes.select("concept", "id", pair=pl.col("meta").struct.field("synonyms")).explode("pair")
+    synonyms = (
+        found.drop_nulls("pair")
+        .unnest("pair")
+        .with_columns(tag=pl.col("pred").str.extract("([^#/]*)$").replace_strict(_SYNONYMS, default=None))
+    )
+    bad = synonyms.filter(pl.col("tag").is_null() | pl.col("val").is_null())
+    for node, pred, val in bad.select("id", "pred", "val").iter_rows():
+        problem = f"a synonym of {node} has pred {pred!r} and val {val!r}"
+        intake.bad(FormatError(name, None, problem, hint="pred is hasExactSynonym or alike, val a text"))
+    return synonyms.drop_nulls("tag").select("concept", "tag", value="val")
+
+
+def _properties(rows: pl.DataFrame) -> pl.DataFrame:
+    """Flatten the `basicPropertyValues` of rows with a `meta` column, beside their `concept`."""
+    pairs = rows.with_columns(pair=pl.col("meta").struct.field("basicPropertyValues")).explode("pair")
+    return pairs.drop_nulls("pair").unnest("pair").select(pl.col("^concept$"), "pred", "val")

@@ -1,0 +1,234 @@
+"""Read a vocabulary from a table: one row a name (long), or one row a concept with its synonyms (wide).
+
+Columns are found by their usual names (`COLUMNS`) or named by the user. A table with a synonyms column is
+wide: its names are preferred, its synonyms not. In a long one a column may say which names are preferred;
+without it the first name of a concept, in the order of the file, is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from sapbert.curies import parse_curie
+from sapbert.errors import ConfigError, FormatError
+from sapbert.vocab.columns import to_curies
+from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.readers.biosyn import BiosynSettings, read_biosyn
+from sapbert.vocab.readers.rrf import LANGUAGES
+from sapbert.vocab.tables import (
+    Batch,
+    Choose,
+    Format,
+    csv_batches,
+    format_of,
+    jsonl_batches,
+    parquet_batches,
+    table_source,
+    tsv_batches,
+)
+from sapbert.vocab.writer import VocabularyWriter
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "id": ("concept_id", "id", "curie", "code", "cui", "identifier"),
+    "name": ("name", "label", "preferred_label", "term", "concept_name", "str"),
+    "synonyms": ("synonyms", "synonym", "aliases"),
+    "preferred": ("is_preferred", "preferred"),
+    "language": ("language", "lang"),
+    "source": ("source", "sab"),
+    "types": ("types", "type", "semantic_types", "semantic_type", "categories", "category"),
+}
+"""Role → names of its column, in any case; the first that a table has plays it."""
+FLAGS = {
+    **dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True),
+    **dict.fromkeys(("0", "0.0", "false", "f", "no", "n", ""), False),
+}
+"""What a preferred column may hold, in any case."""
+_HIGHEST_RANK = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSettings:
+    """How to read a table; every field is also an option of `sapbert read table`."""
+
+    format: Format | None = None
+    """`tsv`, `csv`, `jsonl`, `parquet` or `biosyn`; none given, told by the file's name."""
+    id_column: str | None = None
+    """Column of the concept's id; by default the first of concept_id, id, curie, code, cui, identifier."""
+    name_column: str | None = None
+    """By default the first of name, label, preferred_label, term, concept_name, str."""
+    synonyms_column: str | None = None
+    """More names of the row's concept; by default the first of synonyms, synonym, aliases."""
+    preferred_column: str | None = None
+    """1/0, true/false or yes/no; by default the first of is_preferred, preferred."""
+    language_column: str | None = None
+    """By default the first of language, lang."""
+    source_column: str | None = None
+    """By default the first of source, sab."""
+    types_column: str | None = None
+    """By default the first of types, type, semantic_types, semantic_type, categories, category."""
+    separator: str = "|"
+    """Parts the synonyms, types or ids of one field."""
+    prefix: str | None = None
+    """Prefix of ids that come without one: `mesh` makes `D009203` `mesh:D009203`."""
+    language: str | None = None
+    """Language of all names; by default what the column says, `en` without one."""
+    source: str | None = None
+    """Source of all names; by default what the column says, the id's prefix without one."""
+
+    def __post_init__(self) -> None:
+        if self.prefix is not None and parse_curie("1", prefix=self.prefix) is None:
+            raise ConfigError(
+                f"{self.prefix!r} is no prefix; it is what stands before the colon in mesh:D009203"
+            )
+        if not self.separator:
+            raise ConfigError("separator is empty; '|' is the usual one")
+        for what in ("language", "source"):
+            if getattr(self, what) is not None and getattr(self, f"{what}_column") is not None:
+                raise ConfigError(f"give {what} or {what}_column, not both")
+
+
+def read_table(path: Path, writer: VocabularyWriter, intake: Intake, settings: TableSettings) -> None:
+    """Read a TSV, CSV, JSONL or Parquet table or a BioSyn dictionary, plain or `.gz`."""
+    source = table_source(path)
+    kind = settings.format or format_of(source, intake, hint="give --format")
+    if kind == "biosyn":
+        told = BiosynSettings(
+            prefix=settings.prefix, language=settings.language or "en", source=settings.source
+        )
+        read_biosyn(source, writer, intake, told)
+        return
+    rows = 0
+    for batch in _batches(path, source, kind, intake, settings):
+        _add(batch, rows, source, writer, intake, settings)
+        rows += batch.frame.height
+    if not rows and not intake.skipped:
+        raise FormatError(source.name, None, "there are no rows below the header")
+
+
+def _batches(
+    path: Path, source: Source, kind: Format, intake: Intake, settings: TableSettings
+) -> Iterator[Batch]:
+    choose: Choose = partial(_choose, settings, source)
+    if kind == "tsv":
+        return tsv_batches(source, intake, choose)
+    if kind == "csv":
+        return csv_batches(source, intake, choose)
+    if kind == "jsonl":
+        return jsonl_batches(source, intake, choose, settings.separator)
+    return parquet_batches(path, source, intake, choose)
+
+
+def _choose(settings: TableSettings, source: Source, found: list[str]) -> dict[str, str]:
+    """Give each role its column; only an id and a name or synonyms are indispensable."""
+    spelled = {column.strip().lstrip("#").strip().lower(): column for column in reversed(found)}
+    roles: dict[str, str] = {}
+    for role, usual in COLUMNS.items():
+        asked: str | None = getattr(settings, f"{role}_column")
+        column = next((spelled[name] for name in usual if name in spelled), None)
+        if asked is not None:
+            column = asked if asked in found else spelled.get(asked.lower())
+        elif role in ("language", "source") and getattr(settings, role) is not None:
+            continue
+        if column is not None:
+            roles[role] = column
+        elif asked is not None or role in ("id", "name"):
+            problem = f"no {role} column" if asked is None else f"no column {asked!r}"
+            columns = ", ".join(found)[:300] or "none"
+            raise FormatError(
+                source.name,
+                None,
+                f"{problem}; found {columns}",
+                hint=f"give --{role}-column with one of these",
+            )
+    return roles
+
+
+def _add(
+    batch: Batch,
+    before: int,
+    source: Source,
+    writer: VocabularyWriter,
+    intake: Intake,
+    settings: TableSettings,
+) -> None:
+    frame = _one_id_a_row(batch.frame.with_row_index("row"), settings.separator)
+    frame = frame.with_columns(to_curies(frame["id"], prefix=settings.prefix).alias("concept_id"))
+    if "preferred" in frame.columns:
+        flag = pl.col("preferred").fill_null("").str.strip_chars().str.to_lowercase()
+        frame = frame.with_columns(flag=flag.replace_strict(FLAGS, default=None, return_dtype=pl.Boolean))
+    else:
+        frame = frame.with_columns(flag=pl.lit(value=True))
+    good = pl.col("concept_id").is_not_null() & pl.col("flag").is_not_null()
+    for row in frame.filter(~good).iter_rows(named=True):
+        intake.bad(_explained(row, source, batch.line(row["row"]), settings))
+    rank = pl.when("flag").then(_HIGHEST_RANK - before - pl.col("row").cast(pl.Int64)).otherwise(0)
+    _write(frame.filter(good).with_columns(rank=rank.cast(pl.Int32)), writer, settings)
+
+
+def _one_id_a_row(frame: pl.DataFrame, separator: str) -> pl.DataFrame:
+    if not frame["id"].str.contains(separator, literal=True).any():
+        return frame
+    return frame.with_columns(pl.col("id").str.split(separator)).explode("id")
+
+
+def _explained(
+    row: Mapping[str, str | None], source: Source, line: int, settings: TableSettings
+) -> FormatError:
+    found = (row["id"] or "").strip()
+    if row["concept_id"] is not None:
+        problem = f"preferred is {row['preferred']!r}"
+        return FormatError(
+            source.name, line, problem, hint="1/0, true/false or yes/no; or give another column"
+        )
+    if not found:
+        return FormatError(source.name, line, "the id is empty")
+    if ":" not in found and settings.prefix is None:
+        return FormatError(
+            source.name, line, f"the id {found[:80]!r} has no prefix", hint="give one: --prefix mesh"
+        )
+    return FormatError(source.name, line, f"{found[:80]!r} is no id", hint="an id looks like mesh:D009203")
+
+
+def _write(rows: pl.DataFrame, writer: VocabularyWriter, settings: TableSettings) -> None:
+    rows = rows.with_columns(_language(rows, settings), _source(rows, settings))
+    about = ["concept_id", "rank", "language", "source"]
+    names = rows.select(*about, "name").filter(pl.col("name").str.strip_chars() != "")
+    if nameless := rows.height - names.height:
+        writer.count("rows without a name", nameless)
+    if "synonyms" in rows.columns:
+        more = _exploded(rows, "synonyms", settings.separator).select(*about, name="synonyms")
+        names = pl.concat([names, more.with_columns(rank=pl.lit(0, pl.Int32))]).sort("concept_id")
+    writer.add(names)
+    if "types" in rows.columns:
+        types = _exploded(rows, "types", settings.separator).select("concept_id", type="types")
+        writer.add_facts("types", types.unique(maintain_order=True))
+
+
+def _exploded(rows: pl.DataFrame, column: str, separator: str) -> pl.DataFrame:
+    if rows[column].dtype == pl.String:
+        rows = rows.with_columns(pl.col(column).str.split(separator))
+    each = rows.explode(column).with_columns(pl.col(column).str.strip_chars())
+    return each.filter(pl.col(column) != "")
+
+
+def _language(rows: pl.DataFrame, settings: TableSettings) -> pl.Expr:
+    if "language" not in rows.columns:
+        return pl.lit((settings.language or "en").lower()).alias("language")
+    told = pl.col("language").fill_null("").str.strip_chars()
+    iso = told.str.to_uppercase().replace(LANGUAGES).str.to_lowercase()
+    return pl.when(told == "").then(pl.lit("en")).otherwise(iso).alias("language")
+
+
+def _source(rows: pl.DataFrame, settings: TableSettings) -> pl.Expr:
+    if settings.source is not None:
+        return pl.lit(settings.source).alias("source")
+    prefix = pl.col("concept_id").str.extract("^([^:]*)", 1)
+    if "source" not in rows.columns:
+        return prefix.alias("source")
+    told = pl.col("source").fill_null("").str.strip_chars()
+    return pl.when(told == "").then(prefix).otherwise(told).alias("source")

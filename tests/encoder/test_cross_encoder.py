@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapbert.encoder.cross_encoder import AROUND, CrossEncoder, Head, marked, read_head, write_head
+from sapbert.errors import ArtifactError
+from sapbert.protocols import Choice
+from tests.index.conftest import NgramEncoder
+
+HEAD = Head(direction=(0.5, -1.0), score_weight=2.0, separator="[SEP]", context=True)
+WORDS = st.lists(st.sampled_from(["cold", "scold", "a", "hot" * 20, "[", "."]), max_size=20).map(" ".join)
+
+
+@pytest.mark.parametrize(
+    ("mention", "context", "expected"),
+    [
+        ("cold", "", "cold"),
+        ("cold", "had a cold since monday", "had a [ cold ] since monday"),
+        ("cold", "a scold has a cold, no colder", "a scold has a [ cold ], no colder"),
+        ("cold", "colder than cold", "colder than [ cold ]"),
+        ("a (b", "has a (b or so", "has [ a (b ] or so"),
+        ("familial polyposis", "fap is rare", "[ familial polyposis ] fap is rare"),
+    ],
+)
+def test_a_mention_is_marked_in_its_context(mention: str, context: str, expected: str) -> None:
+    assert marked(mention, context) == expected
+
+
+@given(WORDS, WORDS)
+def test_whatever_the_context_the_mention_is_there_and_little_else(before: str, after: str) -> None:
+    text = marked("cold", f"{before} cold {after}")
+    assert "[ cold ]" in text
+    assert len(marked("cold", "warm " * 99 + "cold" + " warm" * 99)) == len("[ cold ]") + 2 * AROUND
+    assert len(text) <= len("[ cold ]") + 2 * AROUND
+
+
+def test_a_name_and_its_mention_are_one_text() -> None:
+    choice = Choice("Cold", ("Common  COLD", "a [SEP] b"), (1.0, 0.5), "A Cold day")
+
+    assert HEAD.joined(choice) == ["common cold [SEP] a [ cold ] day", "a [sep] b [SEP] a [ cold ] day"]
+
+
+def test_what_was_not_trained_with_context_reads_none() -> None:
+    head = Head(direction=(1.0,), score_weight=1.0, separator="</s>", context=False)
+    assert head.joined(Choice("cold", ("a </s> b",), (1.0,), "a cold day")) == ["a   b </s> cold"]
+
+
+def test_a_score_is_that_of_the_vector_and_that_of_the_search() -> None:
+    encoder = NgramEncoder(8)
+    head = Head(direction=tuple(np.arange(8.0)), score_weight=3.0, separator="|", context=False)
+    choice = Choice("cold", ("common cold", "heat"), (0.25, 0.5))
+    [scores] = CrossEncoder(encoder, head).rerank([choice])
+
+    vectors = encoder.encode(["common cold | cold", "heat | cold"])
+    np.testing.assert_allclose(scores, vectors @ np.arange(8) + 3 * np.array([0.25, 0.5]), rtol=1e-5)
+
+
+def test_a_head_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_head(tmp_path, HEAD)
+    assert read_head(tmp_path) == HEAD
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "{",
+        "[]",
+        "{}",
+        json.dumps({"direction": ["x"], "score_weight": 1, "separator": "a", "context": True}),
+        json.dumps({"direction": [float("nan")], "score_weight": 1, "separator": "a", "context": True}),
+        json.dumps({"direction": [1], "score_weight": 1, "separator": "", "context": True}),
+        json.dumps({"direction": [1], "score_weight": 1, "separator": "a", "context": True, "more": 1}),
+    ],
+)
+def test_a_damaged_head_is_refused(tmp_path: Path, damage: str) -> None:
+    (tmp_path / "reranker.json").write_text(damage)
+    with pytest.raises(ArtifactError, match=r"reranker\.json is damaged"):
+        read_head(tmp_path)
+
+
+def test_a_head_of_another_encoder_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="8 dimensions and its head 2"):
+        CrossEncoder(NgramEncoder(8), HEAD)

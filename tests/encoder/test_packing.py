@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from sapbert.encoder.packing import Packed, can_pack
+from sapbert.encoder.transformer import load_encoder, tokenize
+from sapbert.tokens.batching import TokenRows
+from sapbert.tokens.pooling import Pooling, pool
+from tests.encoder.tiny import FAMILIES, WORDS, tiny_bert
+
+CPU = torch.device("cpu")
+NAMES = ["heart attack", "fever", "", "chronic renal failure of the type b", "common cold", "a b c d e a b c"]
+PACKED = ("bert", "roberta", "xlm-roberta")
+POOLINGS = [pooling for pooling in Pooling if pooling is not Pooling.MEAN_ALL]
+
+
+def one_by_one(model: PreTrainedModel, tokens: TokenRows, pooling: Pooling) -> Tensor:
+    """The slow, obvious way: each name in a sequence of its own."""
+    vectors = []
+    for row in range(len(tokens.lengths)):
+        alone = tokens.pad(np.array([row]), pad_id=0)
+        ids, real, special = map(torch.from_numpy, (alone.ids, alone.attention, alone.special))
+        vectors.append(pool(model(input_ids=ids).last_hidden_state, real, special, pooling))
+    return torch.cat(vectors)
+
+
+def gradients(model: PreTrainedModel, vectors: Tensor) -> dict[str, Tensor]:
+    weights = torch.linspace(-1, 1, vectors.numel()).view_as(vectors)
+    model.zero_grad()
+    (vectors * weights).sum().backward()
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.fixture(params=["by length", "in a grid"])
+def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to lay out attention, whatever the device."""
+    if request.param == "in a grid":
+        monkeypatch.setattr(Packed, "attend_by_length", Packed.attend_in_grid)
+
+
+@pytest.mark.usefixtures("layout")
+@pytest.mark.parametrize("family", PACKED)
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_packed_names_have_the_vectors_and_gradients_of_names_alone(
+    family: str, pooling: Pooling, tmp_path: Path
+) -> None:
+    model, tokenizer = load_encoder(FAMILIES[family](tmp_path))
+    tokens = tokenize(tokenizer, NAMES, max_length=12)
+    assert can_pack(model)
+
+    vectors = Packed.of(tokens, np.arange(len(NAMES)), CPU).encode(model, pooling)
+    found = gradients(model, vectors)
+
+    expected = one_by_one(model, tokens, pooling)
+    torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-5)
+    for name, gradient in gradients(model, expected).items():
+        torch.testing.assert_close(found[name], gradient, atol=1e-4, rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> tuple[PreTrainedModel, TokenRows]:
+    model, tokenizer = load_encoder(tiny_bert(tmp_path_factory.mktemp("bert")))
+    return model, tokenize(tokenizer, [" ".join(WORDS[:n]) for n in range(12)], max_length=12)
+
+
+@given(rows=st.lists(st.integers(0, 11), min_size=1, max_size=20))
+@settings(max_examples=30)
+def test_vectors_come_in_the_order_asked_for(
+    bert: tuple[PreTrainedModel, TokenRows], rows: list[int]
+) -> None:
+    model, tokens = bert
+    with torch.no_grad():
+        every = one_by_one(model, tokens, Pooling.MEAN)
+        some = Packed.of(tokens, np.array(rows), CPU).encode(model, Pooling.MEAN)
+    torch.testing.assert_close(some, every[rows], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - set(PACKED)))
+def test_encoders_whose_attention_looks_at_distance_are_not_packed(family: str, tmp_path: Path) -> None:
+    model, _ = load_encoder(FAMILIES[family](tmp_path))
+    assert not can_pack(model)
+
+
+def test_attention_drops_out_while_training(
+    bert: tuple[PreTrainedModel, TokenRows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, tokens = bert
+    monkeypatch.setattr(torch.nn.Dropout, "forward", lambda _dropout, hidden: hidden)
+    packed = Packed.of(tokens, np.arange(12), CPU)
+    model.train()
+    with torch.no_grad():
+        first, second = (packed.encode(model, Pooling.MEAN) for _ in range(2))
+    model.train(mode=False)
+    assert not torch.allclose(first, second, atol=1e-3)
+
+
+def test_a_packed_model_reads_rectangles_as_before(bert: tuple[PreTrainedModel, TokenRows]) -> None:
+    model, tokens = bert
+    with torch.no_grad():
+        before = one_by_one(model, tokens, Pooling.CLS)
+        Packed.of(tokens, np.arange(12), CPU).encode(model, Pooling.CLS)
+        unknown = TokenRows(tokens.ids + 10_000, tokens.special, tokens.offsets)
+        with pytest.raises(IndexError):
+            Packed.of(unknown, np.arange(12), CPU).encode(model, Pooling.CLS)
+        assert torch.equal(one_by_one(model, tokens, Pooling.CLS), before)

@@ -1,0 +1,96 @@
+"""The calibration file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sapbert.errors import ArtifactError, ConfigError
+from sapbert.linking.calibration.file import Calibration
+from sapbert.linking.calibration.model import Isotonic, Method, Platt
+
+CALIBRATION = Calibration(
+    index="f00d",
+    exact=True,
+    sparse_weight=0.5,
+    method=Method.PLATT,
+    curve=Platt(-1.0, 2.0, 3.0),
+    threshold=0.25,
+    report={"mentions": 3},
+)
+
+
+def test_a_calibration_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    CALIBRATION.write(tmp_path / "calibration.json")
+
+    assert Calibration.read(tmp_path / "calibration.json", index="f00d") == CALIBRATION
+
+
+def test_confidence_reads_the_best_score_and_its_lead() -> None:
+    sure = CALIBRATION.confidence([0.9, 0.7, 0.1])
+
+    assert sure == pytest.approx(1 / (1 + np.exp(1 - 2 * 0.9 - 3 * 0.2)), abs=1e-6)
+    assert CALIBRATION.confidence([0.9]) == CALIBRATION.confidence([0.9, 0.0])
+
+
+def test_a_calibration_of_another_index_is_refused_with_both_named(tmp_path: Path) -> None:
+    CALIBRATION.write(tmp_path / "calibration.json")
+
+    with pytest.raises(ArtifactError, match="index f00d, but this is beef"):
+        Calibration.read(tmp_path / "calibration.json", index="beef")
+
+
+def test_an_existing_file_is_kept(tmp_path: Path) -> None:
+    target = tmp_path / "calibration.json"
+    target.write_text("mine")
+
+    with pytest.raises(ArtifactError, match="exists"):
+        CALIBRATION.write(target)
+    assert target.read_text() == "mine"
+    CALIBRATION.write(target, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: {},
+        lambda content: [],
+        lambda content: {**content, "kind": "recipe"},
+        lambda content: {**content, "format": 99},
+        lambda content: {**content, "method": "magic"},
+        lambda content: {**content, "parameters": {}},
+        lambda content: {**content, "method": "isotonic", "parameters": {"scores": [1], "values": []}},
+        lambda content: {**content, "threshold": "high"},
+    ],
+)
+def test_a_damaged_file_is_one_clear_error(tmp_path: Path, damage: object) -> None:
+    target = tmp_path / "calibration.json"
+    CALIBRATION.write(target)
+    assert callable(damage)
+    target.write_text(json.dumps(damage(json.loads(target.read_text()))))
+
+    with pytest.raises(ArtifactError, match="is no calibration"):
+        Calibration.read(target, index="f00d")
+
+
+@pytest.mark.parametrize("content", [b"", b"not json", b"\xff\xfe"])
+def test_what_is_no_json_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "calibration.json").write_bytes(content)
+
+    with pytest.raises(ArtifactError, match="is no calibration"):
+        Calibration.read(tmp_path / "calibration.json", index="f00d")
+
+
+def test_linking_uses_the_weight_that_was_fitted() -> None:
+    assert CALIBRATION.agreed_weight(None) == CALIBRATION.agreed_weight(0.5) == 0.5
+    with pytest.raises(ConfigError, match=r"weight of 0\.5, not 0\.7"):
+        CALIBRATION.agreed_weight(0.7)
+
+
+def test_an_isotonic_curve_is_flat_beyond_its_ends() -> None:
+    curve = Isotonic(np.array([0.5, 0.9]), np.array([0.2, 0.8]))
+
+    assert curve.confidence(np.array([0.0, 0.7, 1.0]), np.zeros(3)).tolist() == pytest.approx([0.2, 0.5, 0.8])

@@ -1,0 +1,169 @@
+"""Calibrations fitted on labelled mentions, on a vocabulary in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sapbert.errors import ConfigError, SapbertError
+from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
+from sapbert.index.vectors import Vectors
+from sapbert.linking.calibration.fit import CalibrateSettings, calibrate
+from sapbert.linking.calibration.model import fit as calibrating
+from sapbert.linking.hybrid import Found, HybridSearch
+from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.pairs.mentions import Labelled, read_labelled_mentions
+from sapbert.vocab.intake import Intake
+from tests.linking.conftest import Bench
+
+GOLD = {
+    "heart atack": "mesh:D1",
+    "hart attack": "mesh:D1",
+    "myocardial infarct": "mesh:D1",
+    "colds": "mesh:D2",
+    "comon cold": "mesh:D2",
+    "low temperatures": "hp:1",
+    "chest pains": "hp:2",
+}
+MENTIONS = [
+    Labelled(f"{text} {number}", frozenset([concept]))
+    for text, concept in GOLD.items()
+    for number in range(12)
+]
+
+
+def hybrid(bench: Bench, folder: Path, weight: float = 1.0) -> Linker:
+    folder.mkdir()
+    write_sparse(bench.entries.folded, folder, SparseSettings())
+    vectors = Vectors(bench.index.vectors, None)
+    search = HybridSearch(bench.index, vectors, SparseIndex.open(folder), weight)
+    return Linker(bench.encoder, search, bench.entries, fingerprint="f00d")
+
+
+def test_a_calibration_says_how_often_such_answers_were_right(bench: Bench) -> None:
+    wrong = [Labelled(f"unheard of {number}", frozenset(["mesh:D404"])) for number in range(20)]
+
+    fitted = calibrate(bench.linker, [*MENTIONS, *wrong], CalibrateSettings())
+
+    assert fitted.index == bench.linker.fingerprint
+    assert fitted.sparse_weight == 0
+    report = fitted.report
+    assert report["mentions"] == len(MENTIONS) + 20
+    assert report["mentions without a concept of the index"] == 20
+    assert report["brier"]["confidence"] < report["brier"]["score"]
+    known, unheard = (
+        fitted.confidence([candidate.score for candidate in found])
+        for found in bench.linker.link(["heart atack", "unheard of"], k=2)
+    )
+    assert known > unheard
+
+
+def test_the_threshold_reaches_the_wanted_precision(bench: Bench) -> None:
+    wrong = [Labelled(f"unheard of {number}", frozenset()) for number in range(20)]
+    labelled = [*MENTIONS, *wrong]
+
+    fitted = calibrate(bench.linker, labelled, CalibrateSettings(precision=0.95))
+
+    assert fitted.threshold is not None
+    assert fitted.report["chosen"]["precision"] >= 0.95
+    assert 0 < fitted.report["chosen"]["coverage"] < 1
+    linker = Linker(bench.encoder, bench.linker.search, bench.entries, fingerprint="", calibration=fitted)
+    answers = linker.link([mention.text for mention in labelled], k=1)
+    assert any(not found for found in answers[len(MENTIONS) :])
+    assert all(found[0].confidence is not None for found in answers if found)
+
+
+def test_identifiers_may_be_aliases(bench: Bench) -> None:
+    labelled = [mention._replace(concepts=frozenset(["mesh:D9"])) for mention in MENTIONS[:60]]
+
+    assert calibrate(bench.linker, labelled, CalibrateSettings()).report["right"] > 0.5
+
+
+def test_without_a_known_concept_the_error_speaks_of_the_prefix(bench: Bench) -> None:
+    labelled = [Labelled("heart", frozenset(["acme:D1"]))]
+
+    with pytest.raises(SapbertError, match=r"none of the 1 concepts.*acme:D1.*--prefix"):
+        calibrate(bench.linker, labelled, CalibrateSettings())
+
+
+def test_the_weight_of_spelling_is_fitted_where_the_index_knows_it(bench: Bench, tmp_path: Path) -> None:
+    linker = hybrid(bench, tmp_path / "sparse")
+    exact = Labelled("heart attack", frozenset(["mesh:D1"]))  # answered before any search
+
+    fitted = calibrate(linker, [*MENTIONS, exact], CalibrateSettings())
+
+    weighed = fitted.report["sparse weight"]
+    assert weighed["mentions"] == len(MENTIONS)
+    shares = weighed["right by weight"]
+    assert shares["0.0"] == weighed["right by vectors alone"]
+    gained = weighed["right by both"] > weighed["right by vectors alone"]
+    assert (fitted.sparse_weight > 0) == gained
+    assert not gained or shares[str(fitted.sparse_weight)] == max(shares.values())
+
+
+def test_spelling_that_gains_only_by_luck_counts_nothing(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole seems to gain; whichever fold is held out, the others choose what is wrong there."""
+    linker = hybrid(bench, tmp_path / "sparse")
+
+    def lucky(found: Found, right: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:
+        return 0.5, {0.0: 0.5, 0.5: 0.9}
+
+    def unlucky(found: Found, right: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:
+        return np.zeros(len(right), np.bool_)
+
+    monkeypatch.setattr(calibrating, "best_are_right", unlucky)
+    monkeypatch.setattr(calibrating, "best_weight", lucky)
+
+    assert calibrate(linker, MENTIONS, CalibrateSettings()).sparse_weight == 0
+
+
+def test_the_best_row_by_weight_is_the_linkers_answer(bench: Bench, tmp_path: Path) -> None:
+    linker = hybrid(bench, tmp_path / "sparse", weight=0.5)
+    settings = CalibrateSettings(exact=False)
+
+    shares = calibrate(linker, MENTIONS, settings).report["sparse weight"]["right by weight"]
+
+    answers = linker.link([mention.text for mention in MENTIONS], k=1, settings=LinkSettings(exact=False))
+    right = [found[0].concept in mention.concepts for mention, found in zip(MENTIONS, answers, strict=True)]
+    assert shares["0.5"] == pytest.approx(np.mean(right))
+
+
+def test_a_weight_that_was_asked_for_is_kept(bench: Bench, tmp_path: Path) -> None:
+    linker = hybrid(bench, tmp_path / "sparse", weight=0.7)
+
+    fitted = calibrate(linker, MENTIONS, CalibrateSettings(sparse_weight=0.7))
+
+    assert fitted.sparse_weight == 0.7
+    assert "sparse weight" not in fitted.report
+
+
+def test_mentions_are_read_as_pairs_reads_them(tmp_path: Path) -> None:
+    table = tmp_path / "mentions.tsv"
+    table.write_text(
+        "mention\tconcept_ids\n"
+        "Heart attack\tD009203\n"
+        "breast cancer|ovarian cancer\tD001943|D010051\n"
+        "either\tD000001|D000002\n"
+        "either\tD000001|D000002\n"
+        "nothing\t-\n"
+    )
+
+    assert read_labelled_mentions(table, None, Intake()) == [
+        Labelled("heart attack", frozenset(["mesh:D009203"])),
+        Labelled("breast cancer", frozenset(["mesh:D001943"])),
+        Labelled("ovarian cancer", frozenset(["mesh:D010051"])),
+        Labelled("nothing", frozenset()),
+        Labelled("either", frozenset(["mesh:D000001", "mesh:D000002"])),
+        Labelled("either", frozenset(["mesh:D000001", "mesh:D000002"])),
+    ]
+
+
+@pytest.mark.parametrize("precision", [0.0, 1.5, -1, float("nan")])
+def test_an_impossible_precision_is_refused(precision: float) -> None:
+    with pytest.raises(ConfigError, match=r"0\.95 means 95%"):
+        CalibrateSettings(precision=precision)

@@ -1,0 +1,197 @@
+"""Curves from scores to probabilities, held to scikit-learn, and what is told of them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+
+from sapbert.errors import ConfigError, SapbertError
+from sapbert.linking.calibration.model import (
+    Isotonic,
+    Method,
+    Outcomes,
+    Platt,
+    brier,
+    calibration_error,
+    choose_cut,
+    cuts,
+    fit,
+    fit_isotonic,
+    fit_platt,
+    load_curve,
+    reliability,
+)
+
+outcome = st.tuples(st.integers(0, 20), st.integers(0, 5), st.booleans())
+
+
+def outcomes_of(rows: list[tuple[int, int, bool]]) -> Outcomes:
+    scores, leads, right = zip(*rows, strict=True)
+    texts = [f"mention {number}" for number in range(len(rows))]
+    return Outcomes(np.array(scores) / 20, np.array(leads) / 20, np.array(right), texts)
+
+
+def drawn(count: int, seed: int = 0) -> Outcomes:
+    """Answers that are right as often as score + lead - 0.3 says."""
+    rng = np.random.default_rng(seed)
+    scores, leads = rng.uniform(0.4, 1, count), rng.uniform(0, 0.3, count)
+    right = rng.random(count) < np.clip(scores + leads - 0.3, 0, 1)
+    return Outcomes(scores, leads, right, [f"mention {number}" for number in range(count)])
+
+
+def test_a_score_that_is_right_nine_times_in_ten_gets_confidence_nine_tenths() -> None:
+    outcomes = outcomes_of([(18, 1, number % 10 > 0) for number in range(100)])
+
+    for method in (Method.PLATT, Method.ISOTONIC):
+        confidence = fit(outcomes, method).curve.confidence(np.array([0.9]), np.array([0.05]))
+        np.testing.assert_allclose(confidence, [0.9], atol=1e-6)
+
+
+@given(st.lists(outcome, min_size=1, max_size=40))
+def test_the_isotonic_curve_is_that_of_scikit_learn(rows: list[tuple[int, int, bool]]) -> None:
+    outcomes = outcomes_of(rows)
+    oracle = IsotonicRegression(out_of_bounds="clip").fit(outcomes.scores, outcomes.right)
+    everywhere = np.linspace(-0.2, 1.2, 57)
+
+    found = fit_isotonic(outcomes).confidence(everywhere, everywhere)
+
+    np.testing.assert_allclose(found, oracle.predict(everywhere), atol=1e-9)
+    assert (np.diff(found) >= -1e-12).all()
+
+
+def test_the_logistic_curve_is_that_of_scikit_learn() -> None:
+    outcomes = drawn(400)
+    plain = np.column_stack([outcomes.scores, outcomes.leads])
+    scaled = (plain - plain.mean(0)) / plain.std(0)
+    oracle = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000).fit(scaled, outcomes.right)
+
+    found = fit_platt(outcomes).confidence(outcomes.scores, outcomes.leads)
+
+    np.testing.assert_allclose(found, oracle.predict_proba(scaled)[:, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_outcomes_all_alike_or_parted_cleanly_still_give_a_curve(right: bool) -> None:
+    alike = outcomes_of([(number % 20, 1, right) for number in range(60)])
+    parted = outcomes_of([(number % 20, 1, (number % 20 > 10) is right) for number in range(60)])
+
+    for outcomes in (alike, parted):
+        for curve in (fit_platt(outcomes), fit_isotonic(outcomes)):
+            confidence = curve.confidence(outcomes.scores, outcomes.leads)
+            assert np.isfinite(confidence).all()
+            assert ((confidence >= 0) & (confidence <= 1)).all()
+
+
+def test_the_better_method_on_held_out_mentions_is_kept() -> None:
+    outcomes = drawn(2_000)  # the lead matters, and only Platt's curve reads it
+
+    best = fit(outcomes)
+
+    assert best.method is Method.PLATT
+    assert brier(best.held_out, outcomes.right) < brier(
+        fit(outcomes, Method.ISOTONIC).held_out, outcomes.right
+    )
+
+
+def test_held_out_confidence_does_not_know_the_mention_itself() -> None:
+    """Each mention comes twice, right or wrong by a coin: who sees its twin would be sure."""
+    rng = np.random.default_rng(1)
+    right = np.repeat(rng.random(300) < 0.5, 2)
+    scores = np.repeat(rng.random(300), 2)
+    texts = [f"mention {number // 2}" for number in range(600)]
+
+    held_out = fit(Outcomes(scores, np.zeros(600), right, texts), Method.ISOTONIC).held_out
+
+    assert brier(held_out, right) > 0.24
+
+
+def test_calibrated_confidence_is_closer_to_the_truth_than_the_score() -> None:
+    outcomes = drawn(3_000)
+
+    held_out = fit(outcomes).held_out
+
+    assert (
+        calibration_error(held_out, outcomes.right)
+        < 0.03
+        < calibration_error(outcomes.scores, outcomes.right)
+    )
+    assert brier(held_out, outcomes.right) < brier(outcomes.scores, outcomes.right)
+
+
+def test_too_few_mentions_are_refused() -> None:
+    with pytest.raises(SapbertError, match="49 of the mentions"):
+        fit(drawn(49))
+
+
+def test_a_single_mention_many_times_is_refused() -> None:
+    outcomes = drawn(60)._replace(texts=["same"] * 60)
+
+    with pytest.raises(SapbertError, match="all the same"):
+        fit(outcomes)
+
+
+@pytest.mark.parametrize("method", [Method.PLATT, Method.ISOTONIC])
+def test_a_curve_survives_json(method: Method) -> None:
+    outcomes = drawn(200)
+    curve = fit(outcomes, method).curve
+
+    again = load_curve(method, json.loads(json.dumps(curve.parameters())))
+
+    np.testing.assert_array_equal(
+        again.confidence(outcomes.scores, outcomes.leads), curve.confidence(outcomes.scores, outcomes.leads)
+    )
+
+
+def test_reliability_counts_every_answer_once() -> None:
+    confidence, right = np.array([0.0, 0.05, 0.5, 1.0]), np.array([False, True, True, True])
+
+    bins = reliability(confidence, right)
+
+    assert [own.answers for own in bins] == [2, 1, 1]
+    assert bins[0].right == 0.5
+    assert calibration_error(confidence, right) == pytest.approx((2 * abs(0.025 - 0.5) + 0.5 + 0) / 4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30))
+def test_a_cut_tells_what_a_plain_count_would(rows: list[tuple[int, bool]]) -> None:
+    confidence: NDArray[np.float64] = np.array([own for own, _ in rows]) / 5
+    right = np.array([own for _, own in rows])
+
+    found = cuts(confidence, right, mentions=len(rows) + 3)
+
+    assert [cut.threshold for cut in found] == sorted(set(confidence.tolist()))
+    for cut in found:
+        left = confidence >= cut.threshold
+        assert cut.precision == pytest.approx(right[left].mean())
+        assert cut.coverage == pytest.approx(left.sum() / (len(rows) + 3))
+
+
+def test_the_cut_that_answers_most_is_chosen() -> None:
+    confidence = np.repeat([0.9, 0.8, 0.7, 0.6, 0.5], 50)
+    right = np.repeat([True, True, False, True, False], 50)
+    found = cuts(confidence, right, mentions=250)
+
+    assert choose_cut(found, 0.75).threshold == 0.6
+    assert choose_cut(found, 0.9).threshold == 0.8
+
+
+def test_a_precision_out_of_reach_is_told_with_the_best() -> None:
+    """The one answer that is surely right is too few to go by."""
+    confidence, right = np.append(np.full(99, 0.5), 0.9), np.append(np.arange(99) < 49, True)
+
+    with pytest.raises(ConfigError, match=r"0\.99.*0\.500, answering 100%"):
+        choose_cut(cuts(confidence, right, mentions=100), 0.99)
+
+
+def test_curves_are_told_by_name() -> None:
+    assert isinstance(load_curve("platt", {"intercept": 0, "score": 1, "lead": 0}), Platt)
+    assert isinstance(load_curve("isotonic", {"scores": [0.5], "values": [1.0]}), Isotonic)
+    with pytest.raises(ValueError, match="no curve"):
+        load_curve("magic", {"scores": [0.5], "values": [1.0]})

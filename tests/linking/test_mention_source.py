@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sapbert.errors import FormatError, SapbertError
+from sapbert.linking.mention_source import Mentions, lines, listed
+from sapbert.linking.mention_tables import read_labelled, read_mentions
+from sapbert.vocab.intake import Intake
+from tests.conftest import GOLDEN
+
+Save = Callable[[str, bytes], Path]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    def write(name: str, content: bytes) -> Path:
+        (tmp_path / name).write_bytes(content)
+        return tmp_path / name
+
+    return write
+
+
+def read(path: Path, column: str | None = None) -> tuple[list[str], list[dict[str, Any]]]:
+    found = list(read_mentions(path, column, Intake()).rows)
+    return [row.mention for row in found], [dict(row.row) for row in found]
+
+
+def texts(mentions: Mentions) -> list[str]:
+    return [row.mention for row in mentions.rows]
+
+
+def test_mentions_come_from_a_list() -> None:
+    mentions = listed(["cold", ""])
+    assert (mentions.column, mentions.columns) == ("mention", ("mention",))
+    assert list(mentions.rows) == [("cold", {"mention": "cold"}), ("", {"mention": ""})]
+
+
+def test_mentions_come_from_lines_also_empty_ones() -> None:
+    assert texts(lines([b"\xef\xbb\xbfcold\r\n", b"\n", b" hot "], "x")) == ["cold", "", " hot "]
+
+
+def test_the_example_is_read_with_its_quotes_and_its_gap() -> None:
+    mentions, rows = read(GOLDEN.parents[1] / "examples" / "patients.csv", "diagnosis")
+
+    assert len(mentions) == 12
+    assert mentions[1:5] == ["diabetes, type II", "HTN", "", '"mini stroke", last year']
+    assert rows[3] == {"patient": "4", "diagnosis": ""}
+
+
+def test_a_line_that_is_no_utf8_is_named() -> None:
+    with pytest.raises(FormatError, match=r"standard input:2: byte 0xe9 in column 2 is not UTF-8"):
+        texts(lines([b"cold\n", b"p\xe9\n"], "standard input"))
+
+
+ROWS = [
+    {"code": "1", "text": "cold, common"},
+    {"code": "2", "text": '"quoted" one'},
+    {"code": "", "text": ""},
+]
+SAME = {
+    "t.csv": b'code,text\n1,"cold, common"\n2,"""quoted"" one"\n,\n',
+    "t.tsv": b'code\ttext\r\n1\tcold, common\r\n2\t"quoted" one\r\n\t\r\n',
+    "t.jsonl": b"".join(json.dumps(row).encode() + b"\n" for row in ROWS),
+    "semicolons.csv": b'\xef\xbb\xbfcode;text\n1;cold, common\n2;"""quoted"" one"\n;\n',
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_every_text_table_gives_mentions_and_whole_rows(save: Save, name: str) -> None:
+    for path in (save(name, SAME[name]), save(f"{name}.gz", gzip.compress(SAME[name]))):
+        assert read(path, "text") == ([row["text"] for row in ROWS], ROWS)
+
+
+def test_parquet_keeps_types(tmp_path: Path) -> None:
+    rows = [{"n": 1, "day": date(2026, 1, 2), "mention": "cold"}, {"n": None, "day": None, "mention": None}]
+    pl.DataFrame(rows).write_parquet(tmp_path / "t.parquet")
+
+    mentions = read_mentions(tmp_path / "t.parquet", None, Intake())
+
+    assert dict(mentions.schema or {}) == {"n": pl.Int64, "day": pl.Date, "mention": pl.String}
+    assert [(row.mention, row.row) for row in mentions.rows] == [("cold", rows[0]), ("", rows[1])]
+
+
+def test_a_text_file_is_one_mention_a_line_unless_a_column_is_named(save: Save) -> None:
+    path = save("t.txt", b"a\tmention\n1\tcold\n")
+    assert read(path)[0] == ["a\tmention", "1\tcold"]
+    assert read(path, "mention")[0] == ["cold"]
+
+
+def test_the_column_is_the_only_one_or_mention(save: Save) -> None:
+    assert read(save("one.csv", b"diagnosis\ncold\n"))[0] == ["cold"]
+    assert read(save("two.csv", b"id,mention\n1,cold\n"))[0] == ["cold"]
+
+
+def test_a_missing_column_is_told_with_the_nearest(save: Save) -> None:
+    with pytest.raises(
+        FormatError, match=r"t.csv: no column 'diagnose'; the nearest is 'diagnosis' .*: id, diagnosis"
+    ):
+        read(save("t.csv", b"id,diagnosis\n1,cold\n"), "diagnose")
+
+
+def test_two_columns_of_one_name_are_refused(save: Save) -> None:
+    with pytest.raises(FormatError, match="two columns are called 'a'"):
+        read(save("t.csv", b"a,b,a\n1,2,3\n"), "b")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl"])
+def test_an_empty_file_is_refused(save: Save, name: str) -> None:
+    with pytest.raises(
+        FormatError, match=r"the file is empty \((a header and rows are|one object a line is) wanted\)"
+    ):
+        read(save(name, b""))
+
+
+def test_a_header_alone_has_no_mentions(save: Save) -> None:
+    assert read(save("t.csv", b"id,mention\n")) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"mention\ncold\np\xe9\n", r"t.csv:3: byte 0xe9 in column 2 is not UTF-8"),
+        ("t.tsv", b"id\tmention\n1\tp\xe9\n", r"t.tsv:2: byte 0xe9"),
+        ("t.csv", b"id,mention\n1,cold\n2\n", r"t.csv:3: expected 2 columns, found 1"),
+        ("t.csv", b'id,mention\n1,"cold\n', r"t.csv:2: broken record"),
+        ("t.jsonl", b'{"mention": "a"}\n{"mention": \n', r"t.jsonl:2: no JSON"),
+        ("t.jsonl", b'{"mention": "a"}\n{"mention": ["b"]}\n', r"t.jsonl:2: the mention is a list"),
+        ("t.parquet", b"PAR1 not at all", r"t.parquet: no readable Parquet"),
+        ("t.xls", b"x", r"no table by its name .*\(save it as one of these\)"),
+        ("d.txt", b"D1||cold\n", r"this is a dictionary"),
+    ],
+)
+def test_a_bad_table_is_told_with_its_line(save: Save, name: str, content: bytes, message: str) -> None:
+    with pytest.raises(SapbertError, match=message):
+        read(save(name, content), "mention")
+
+
+def test_rows_of_json_may_lack_the_mention_or_hold_a_number(save: Save) -> None:
+    mentions, rows = read(save("t.jsonl", b'{"mention": 7}\n\n{"x": [1, {"y": null}]}\n'))
+    assert mentions == ["7", ""]
+    assert rows[1] == {"x": [1, {"y": None}]}
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl"])
+def test_a_mention_of_a_megabyte_is_read(save: Save, name: str) -> None:
+    long = "x" * 1_000_000
+    content = json.dumps({"mention": long}) if name == "t.jsonl" else f"mention\n{long}"
+    assert read(save(name, content.encode()))[0] == [long]
+
+
+def test_a_table_is_read_as_it_is_asked_for(save: Save) -> None:
+    path = save("t.csv", b"mention\n" + b"cold\n" * 500_000 + b"p\xe9\n")
+    rows = read_mentions(path, None, Intake()).rows
+    assert next(rows).mention == "cold"
+
+
+@settings(max_examples=30)
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\x00")), min_size=1))
+def test_parquet_and_jsonl_give_back_any_text(
+    tmp_path_factory: pytest.TempPathFactory, found: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("t")
+    pl.DataFrame({"mention": found}).write_parquet(folder / "t.parquet")
+    (folder / "t.jsonl").write_text("".join(json.dumps({"mention": text}) + "\n" for text in found))
+
+    assert read(folder / "t.parquet")[0] == found
+    assert read(folder / "t.jsonl")[0] == found
+
+
+def test_labelled_mentions_are_read_as_pairs_reads_them(save: Save) -> None:
+    path = save(
+        "t.tsv",
+        b"mention\tconcept_ids\nWidowmaker\tD009203\nwidowmaker\tD009203\na|b\tD000001|D000002\n?\tx\n",
+    )
+    assert sorted(read_labelled(path, None)) == [
+        ("a", "mesh:D000001"), ("b", "mesh:D000002"), ("widowmaker", "mesh:D009203")
+    ]  # fmt: skip
+    assert ("?", "hp:x") in read_labelled(path, "hp")

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import normalize
+
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.errors import ConfigError
+from sapbert.pairs.artifact import Pairs
+from sapbert.paper.similarities import (
+    BINS,
+    EDGES,
+    Distribution,
+    SampleSettings,
+    sample_similarities,
+    similarities,
+)
+from sapbert.training.alignment.mining import MiningSettings
+
+
+def counts(**at: int) -> np.ndarray:
+    """So many cosines in the bins from these on: `counts(at_0=3)`."""
+    made = np.zeros(BINS, np.int64)
+    for name, number in at.items():
+        made[int(np.flatnonzero(np.isclose(EDGES, float(name.removeprefix("at_").replace("_", "."))))[0])] = (
+            number
+        )
+    return made
+
+
+def ignore(_done: int) -> None:
+    """Tell nobody."""
+
+
+def test_well_separated_pairs_are_counted_before_mining_and_gone_after_it() -> None:
+    vectors = torch.eye(4)[[0, 0, 1, 1]]
+    labels = torch.tensor([7, 7, 8, 8])
+    found = similarities(vectors, labels, labels[:, None] == labels, MiningSettings())
+
+    np.testing.assert_array_equal(found.every.positives, counts(at_0_98=4))
+    np.testing.assert_array_equal(found.every.negatives, counts(at_0=8))
+    assert found.every.overlap == 0
+    assert found.hard.positives.sum() == found.hard.negatives.sum() == 0
+    assert found.hard.overlap == 0
+
+
+def test_pairs_that_cannot_be_told_apart_overlap_and_are_all_kept() -> None:
+    labels = torch.tensor([7, 7, 8, 8])
+    found = similarities(torch.eye(4)[[0, 0, 0, 0]], labels, labels[:, None] == labels, MiningSettings())
+
+    assert found.every.overlap == found.hard.overlap == 1
+    np.testing.assert_array_equal(found.hard.negatives, found.every.negatives)
+
+
+def test_a_cosine_that_rounding_carries_beyond_one_is_counted() -> None:
+    labels = torch.tensor([7, 7])
+    vectors = torch.tensor([[1.000001, 0.0], [1.000001, 0.0]])
+    found = similarities(vectors, labels, labels[:, None] == labels, MiningSettings())
+    np.testing.assert_array_equal(found.every.positives, counts(at_0_98=2))
+
+
+def test_half_of_the_area_may_be_shared() -> None:
+    mixed = Distribution(counts(at_0=1, at_0_5=1), counts(at_0=100))
+    assert mixed.overlap == 0.5
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=9), st.integers(0, 1000), st.floats(0, 2))
+def test_every_pair_is_counted_once_for_each_anchor_as_in_a_slow_loop(
+    labels: list[int], seed: int, margin: float
+) -> None:
+    vectors = normalize(torch.randn(len(labels), 3, generator=torch.Generator().manual_seed(seed)))
+    numbers = torch.tensor(labels)
+    # The first two names share a text, so they are no negatives of each other.
+    share = numbers[:, None] == numbers
+    share[0, 1] = share[1, 0] = True
+    found = similarities(vectors, numbers, share, MiningSettings(margin=margin))
+    positives, negatives = [], []
+    for a in range(len(labels)):
+        for b in range(len(labels)):
+            if a != b and labels[a] == labels[b]:
+                positives.append(float(vectors[a] @ vectors[b]))
+            elif a != b and not share[a, b]:
+                negatives.append(float(vectors[a] @ vectors[b]))
+
+    assert found.every.positives.sum() == len(positives)
+    assert found.every.negatives.sum() == len(negatives)
+    for counted, cosines in ((found.every.positives, positives), (found.every.negatives, negatives)):
+        if cosines:
+            # A cosine that rounding carries over an edge moves the mean by less than a bin.
+            assert (counted * (EDGES[:-1] + 0.01)).sum() / len(cosines) == pytest.approx(
+                np.mean(cosines), abs=0.02
+            )
+    assert (found.hard.positives <= found.every.positives).all()
+    assert (found.hard.negatives <= found.every.negatives).all()
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_base: object) -> TransformerEncoder:
+    return TransformerEncoder.open(str(tiny_base), device="cpu")
+
+
+def test_batches_depend_on_the_seed_and_add_up(tiny_pairs: Pairs, encoder: TransformerEncoder) -> None:
+    told: list[int] = []
+    sample = SampleSettings(batches=3, batch_size=8)
+    first = sample_similarities(tiny_pairs, encoder, sample, on_batch=told.append)
+    again = sample_similarities(tiny_pairs, encoder, sample, on_batch=ignore)
+    one = sample_similarities(tiny_pairs, encoder, SampleSettings(batches=1, batch_size=8), on_batch=ignore)
+    other = sample_similarities(
+        tiny_pairs, encoder, SampleSettings(batches=3, batch_size=8, seed=5), on_batch=ignore
+    )
+
+    assert told == [1, 2, 3]
+    np.testing.assert_array_equal(first.every.negatives, again.every.negatives)
+    assert (one.every.negatives <= first.every.negatives).all()
+    assert (first.every.negatives != 3 * one.every.negatives).any()
+    assert (first.every.negatives != other.every.negatives).any()
+    # Two names a pair, each the anchor of the other.
+    assert first.every.positives.sum() >= 3 * 8 * 2
+
+
+def test_mining_makes_the_kinds_overlap_more(tiny_pairs: Pairs, encoder: TransformerEncoder) -> None:
+    sample = SampleSettings(batches=5, batch_size=16)
+    found = sample_similarities(tiny_pairs, encoder, sample, on_batch=ignore)
+    assert found.hard.overlap > found.every.overlap
+
+
+def test_a_batch_larger_than_the_data_is_refused(tiny_pairs: Pairs, encoder: TransformerEncoder) -> None:
+    sample = SampleSettings(batch_size=len(tiny_pairs) + 1)
+    with pytest.raises(ConfigError, match="is more than the"):
+        sample_similarities(tiny_pairs, encoder, sample, on_batch=ignore)

@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp, Message
+
+from sapbert.linking.linker import Linker
+from sapbert.service.middleware.limits import refused
+from sapbert.service.middleware.logs import LOGGER, JsonFormatter
+from sapbert.service.settings import Limits
+from tests.service.conftest import LIMITS, Bench, MakeBench, bearer, error_of, fresh, with_key
+
+ASKED = {"mentions": ["cold"]}
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """What the log says, line by line."""
+    found: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(self.format(record))
+
+    handler = Kept()
+    handler.setFormatter(JsonFormatter(texts=False))
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    yield found
+    LOGGER.removeHandler(handler)
+
+
+async def answer(app: ASGIApp, messages: Sequence[Message], **scope: Any) -> list[Message]:
+    """Give an application a request message by message; after the last, nothing more comes."""
+    waiting = iter(messages)
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        for message in waiting:
+            return message
+        return await asyncio.Future[Message]()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    asked = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/link",
+        "query_string": b"",
+        "headers": [],
+        **scope,
+    }
+    await app(asked, receive, send)
+    return sent
+
+
+# Too much
+
+
+def test_a_body_that_says_it_is_too_large_is_not_read(make_bench: MakeBench) -> None:
+    app = make_bench().app
+    headers = [(b"content-length", b"50000000"), (b"content-type", b"application/json")]
+
+    sent = asyncio.run(answer(app, [], headers=headers))
+
+    assert sent[0]["status"] == 413
+    assert (b"connection", b"close") in sent[0]["headers"]
+    assert json.loads(sent[1]["body"]) == {"error": "at most 100,000 bytes"}
+
+
+def test_a_body_that_turns_out_too_large_is_read_no_further(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    piece = {"type": "http.request", "body": b"x" * 60_000, "more_body": True}
+
+    sent = asyncio.run(answer(bench.app, [piece, piece]))
+
+    assert sent[0]["status"] == 413
+    assert (bench.service.in_flight, bench.service.held_bytes) == (0, 0)
+
+
+def test_a_body_that_does_not_come_is_waited_for_only_so_long(make_bench: MakeBench) -> None:
+    bench = make_bench(limits=Limits(seconds=0.01))
+    sent = asyncio.run(answer(bench.app, [{"type": "http.request", "body": b"{", "more_body": True}]))
+    assert sent[0]["status"] == 408
+    assert bench.service.in_flight == 0
+
+
+def test_a_client_that_leaves_gets_no_answer(make_bench: MakeBench, logged: list[str]) -> None:
+    bench = make_bench()
+    assert asyncio.run(answer(bench.app, [{"type": "http.disconnect"}])) == []
+    assert (bench.service.in_flight, json.loads(logged[-1])["status"]) == (0, 499)
+
+
+def test_more_requests_than_fit_are_refused_at_once(make_bench: MakeBench) -> None:
+    bench = make_bench(limits=Limits(requests=1))
+    bench.service.in_flight = 1
+    refusal = bench.client.post("/v1/link", json=ASKED)
+    assert error_of(refusal, 503) == "too many requests at once; try again"
+    assert refusal.headers["retry-after"] == "1"
+
+
+def test_only_so_many_large_bodies_are_held_at_once(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.service.held_bytes = 16 * LIMITS.body_bytes
+    assert "large" in error_of(bench.client.post("/v1/link", json=ASKED), 503)
+    bench.service.held_bytes = 0
+    assert bench.client.post("/v1/link", json=ASKED).status_code == 200
+    assert bench.service.held_bytes == 0
+
+
+def test_a_request_that_finds_too_many_mentions_waiting_is_refused(
+    make_bench: MakeBench, linkers: dict[str, Linker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench(limits=Limits(queued_mentions=5), served={"new": fresh(linkers["disease"])})
+    monkeypatch.setattr(type(bench.service.batcher), "waiting", 5)
+
+    refusal = bench.client.post("/v1/link", json=ASKED)
+    assert error_of(refusal, 503) == "too many mentions are waiting; try again"
+    assert refusal.headers["retry-after"] == "1"
+    assert error_of(bench.client.get("/v1/concepts/mesh:D1"), 503)
+
+
+def test_work_that_takes_too_long_is_given_up(
+    make_bench: MakeBench, linkers: dict[str, Linker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench(limits=Limits(seconds=0.01), served={"new": fresh(linkers["disease"])})
+
+    async def never(*_asked: Any) -> Any:
+        await asyncio.Future()
+
+    monkeypatch.setattr(bench.service.batcher, "work", never)
+    assert (
+        error_of(bench.client.post("/v1/link", json=ASKED), 503) == "no answer within 0.01 seconds; try again"
+    )
+
+
+def test_a_client_that_does_not_read_is_given_up(make_bench: MakeBench, logged: list[str]) -> None:
+    bench = make_bench(limits=Limits(seconds=0.01))
+    body = json.dumps(ASKED).encode()
+
+    async def stuck() -> None:
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                await asyncio.Future()
+
+        headers = [(b"content-type", b"application/json")]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/link",
+            "query_string": b"",
+            "headers": headers,
+        }
+        await bench.app(scope, receive, send)
+
+    asyncio.run(stuck())
+    assert bench.service.in_flight == 0
+    assert json.loads(logged[-1])["status"] == 499
+
+
+# Every answer
+
+
+@pytest.mark.parametrize("path", ["/v1/health", "/v1/nothing", "/v1/version", "/metrics"])
+def test_every_answer_has_an_identifier_and_the_headers_of_safety(bench: Bench, path: str) -> None:
+    first, second = bench.client.get(path), bench.client.get(path)
+
+    assert {name: first.headers[name] for name in HEADERS} == HEADERS
+    assert len(first.headers["x-request-id"]) == 32
+    assert first.headers["x-request-id"] != second.headers["x-request-id"]
+    assert "server" not in first.headers
+
+
+@pytest.mark.parametrize("path", ["/", "/page/app.js", "/v1/health", "/v1/search?prefix=c", "/reconcile"])
+def test_head_is_answered_as_get_is_but_without_a_body(bench: Bench, logged: list[str], path: str) -> None:
+    asked, whole = bench.client.head(path), bench.client.get(path)
+
+    assert (asked.status_code, asked.content) == (200, b"")
+    for name in ("content-length", "content-type"):
+        assert asked.headers[name] == whole.headers[name]
+    assert [json.loads(line)["method"] for line in logged] == ["HEAD", "GET"]
+
+
+def test_head_opens_no_more_than_get_does(make_bench: MakeBench, key: str) -> None:
+    client = with_key(make_bench, key).client
+    assert [client.head(path).status_code for path in ("/reconcile", "/v1/version")] == [200, 401]
+    assert client.head("/v1/link", headers=bearer(key)).status_code == 405
+
+
+def test_pages_of_others_may_read_reconciliation_and_nothing_else(bench: Bench) -> None:
+    elsewhere = {"Origin": "https://elsewhere.example"}
+    for path in ("/reconcile", "/reconcile/nothing", "/reconcile/disease/suggest/type?prefix=T"):
+        assert bench.client.get(path, headers=elsewhere).headers["access-control-allow-origin"] == "*"
+    assert "access-control-allow-origin" not in bench.client.get("/v1/version", headers=elsewhere).headers
+
+
+def test_what_fails_inside_is_told_to_the_log_alone(
+    make_bench: MakeBench, linkers: dict[str, Linker], logged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench(served={"new": fresh(linkers["disease"])})
+
+    def fail(*_asked: Any, **_options: Any) -> Any:
+        raise OSError("/secret/path: Jane Doe")
+
+    monkeypatch.setattr(bench.service.state.linkers["new"].linker, "link", fail)
+    found = bench.client.post("/v1/link", json={"mentions": ["Jane Doe"]})
+
+    assert "internal error" in error_of(found, 500)
+    line = json.loads(logged[-1])
+    assert (line["level"], line["error"], line["status"]) == ("error", "OSError", 500)
+    assert line["id"] == found.headers["x-request-id"]
+    assert any("test_guard.py" in frame and frame.endswith(" fail") for frame in line["at"])
+    assert "Jane" not in logged[-1]
+    assert "secret" not in logged[-1]
+
+
+# The log
+
+
+def test_the_log_tells_of_a_request_but_not_of_its_text(bench: Bench, logged: list[str]) -> None:
+    bench.link("Jane Doe has a cold", "cold")
+    bench.client.get("/v1/search?prefix=jane")
+    bench.client.get("/v1/concepts/jane")
+
+    requests = [json.loads(line) for line in logged]
+    assert [(line["method"], line["route"], line["status"]) for line in requests] == [
+        ("POST", "/v1/link", 200),
+        ("GET", "/v1/search", 200),
+        ("GET", "/v1/concepts/{concept_id:path}", 404),
+    ]
+    assert (requests[0]["mentions"], requests[0]["linker"], requests[0]["key"]) == (2, "disease", None)
+    assert "jane" not in "".join(logged).lower()
+
+
+def test_the_log_has_mentions_where_the_operator_wants_them(make_bench: MakeBench, logged: list[str]) -> None:
+    make_bench(log_mentions=True).link("Jane\nDoe", "cold")
+    assert len(logged) == 1
+    assert json.loads(logged[0])["texts"] == ["Jane\nDoe", "cold"]
+
+
+def test_the_log_names_who_asked(make_bench: MakeBench, key: str, logged: list[str]) -> None:
+    with_key(make_bench, key).client.get("/v1/version", headers=bearer(key))
+    assert json.loads(logged[0])["key"] == "alice"
+    assert key not in logged[0]
+
+
+def test_a_message_is_logged_only_with_the_texts() -> None:
+    try:
+        raise ValueError("Jane")
+    except ValueError as error:
+        record = logging.LogRecord("x", logging.ERROR, "", 0, "failed", None, (type(error), error, None))
+    assert "Jane" not in JsonFormatter(texts=False).format(record)
+    assert json.loads(JsonFormatter(texts=True).format(record))["message"] == "Jane"
+
+
+# Reloading
+
+
+def test_a_reload_changes_what_is_served_and_drops_no_request(
+    make_bench: MakeBench, linkers: dict[str, Linker], make_state: Any, logged: list[str]
+) -> None:
+    bench = make_bench(served={"old": linkers["disease"]})
+    old = bench.service.state
+
+    bench.service.reload(lambda: make_state(served={"new": linkers["drug"]}))
+
+    assert [row["name"] for row in bench.client.get("/v1/version").json()["linkers"]] == ["new"]
+    assert old.linker(None).linker is linkers["disease"]
+    assert json.loads(logged[0])["linkers"] == {"new": "f00d"}
+
+
+def test_a_reload_that_fails_leaves_all_as_it_was(bench: Bench, logged: list[str]) -> None:
+    from sapbert.errors import ArtifactError
+
+    def damaged() -> Any:
+        raise ArtifactError("index is damaged")
+
+    bench.service.reload(damaged)
+
+    assert bench.client.get("/v1/version").status_code == 200
+    line = json.loads(logged[0])
+    assert (line["level"], line["event"], line["message"]) == (
+        "error",
+        "reload failed; the old configuration goes on",
+        "index is damaged",
+    )
+
+
+def test_what_is_refused_at_once_is_logged_under_the_route_it_names(
+    make_bench: MakeBench, key: str, logged: list[str]
+) -> None:
+    client = with_key(make_bench, key).client
+    for path in ("/v1/version", "/v1/concepts/secret"):
+        assert client.get(path).status_code == 401
+    assert [json.loads(line)["route"] for line in logged] == ["/v1/version", "other"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_json_is_called_so(bench: Bench, body: bytes) -> None:
+    found = bench.client.post("/v1/link", content=body, headers={"Content-Type": "application/json"})
+    assert error_of(found, 400) == "the body is no JSON"
+
+
+def test_a_refusal_says_when_to_come_again() -> None:
+    assert refused(429, "slow down", retry_after=3).headers == {"Retry-After": "3"}
+    assert refused(404, "gone").headers is None

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
+
+from sapbert.service.middleware.keys import make_key, owner_of
+from sapbert.service.middleware.limits import Allowance
+from sapbert.service.settings import KeySettings
+
+DIGEST = "0" * 64
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def let_in(allowance: Allowance, cost: int) -> bool:
+    try:
+        with allowance.request():
+            allowance.charge(cost)
+    except HTTPException:
+        return False
+    return True
+
+
+def test_what_was_saved_may_be_spent_at_once_and_then_the_rate_counts() -> None:
+    clock = Clock()
+    allowance = Allowance(KeySettings(sha256=DIGEST, mentions_per_second=2), clock)
+
+    assert [let_in(allowance, 1) for _ in range(22)] == [True] * 20 + [False] * 2
+    clock.now = 1.0
+    assert [let_in(allowance, 1) for _ in range(3)] == [True, True, False]
+
+
+def test_a_long_list_is_possible_and_must_be_paid_off() -> None:
+    clock = Clock()
+    allowance = Allowance(KeySettings(sha256=DIGEST, mentions_per_second=10), clock)
+
+    assert let_in(allowance, 1_100)
+    with pytest.raises(HTTPException) as refusal, allowance.request():
+        pass
+    assert refusal.value.headers == {"Retry-After": "101"}
+    clock.now = 101.0
+    assert let_in(allowance, 1)
+
+
+@given(
+    st.floats(min_value=0.1, max_value=100),
+    st.lists(st.tuples(st.floats(min_value=0, max_value=5), st.integers(1, 50)), max_size=60),
+)
+def test_in_the_long_run_no_more_than_the_rate_is_let_in(rate: float, asked: list[tuple[float, int]]) -> None:
+    clock = Clock()
+    allowance = Allowance(KeySettings(sha256=DIGEST, mentions_per_second=rate), clock)
+    spent = last = 0
+    for wait, cost in asked:
+        clock.now += wait
+        if let_in(allowance, cost):
+            spent, last = spent + cost, cost
+    assert spent - last <= rate * clock.now + max(10 * rate, 1) + 1e-6
+
+
+def test_a_place_is_free_again_when_a_request_fails() -> None:
+    allowance = Allowance(KeySettings(sha256=DIGEST, requests=1), Clock())
+    for _ in range(3):
+        with pytest.raises(RuntimeError), allowance.request():
+            raise RuntimeError
+
+
+def test_without_a_rate_there_is_none() -> None:
+    allowance = Allowance(KeySettings(sha256=DIGEST), Clock())
+    assert all(let_in(allowance, 10**6) for _ in range(5))
+
+
+def test_a_key_is_known_by_its_digest_alone() -> None:
+    key, digest = make_key()
+    keys = {"bob": KeySettings(sha256=DIGEST), "alice": KeySettings(sha256=digest)}
+
+    assert owner_of(key, keys) == "alice"
+    assert owner_of(digest, keys) is None
+    assert key.startswith("sapbert_")
+    assert len(key) > 40
+    assert key not in repr(keys)
+
+
+@given(st.text())
+def test_no_other_text_is_a_key(text: str) -> None:
+    assert owner_of(text, {"alice": KeySettings(sha256=make_key()[1])}) is None

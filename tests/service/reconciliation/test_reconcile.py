@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import quote
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from sapbert.linking.linker import Linker
+from sapbert.service.middleware.keys import make_key
+from sapbert.service.reconciliation.routes import BATCH
+from sapbert.service.settings import KeySettings
+from sapbert.version import __version__
+from tests.service import schemas
+from tests.service.conftest import MakeBench, error_of
+
+
+def ask(client: TestClient, queries: Any, path: str = "/reconcile") -> Any:
+    answer = client.post(path, data={"queries": json.dumps(queries)})
+    assert answer.status_code == 200, answer.text
+    jsonschema.validate(answer.json(), schemas.RESULTS)
+    return answer.json()
+
+
+def best(client: TestClient, **query: Any) -> list[dict[str, Any]]:
+    result: list[dict[str, Any]] = ask(client, {"q0": query})["q0"]["result"]
+    return result
+
+
+def ids(result: list[dict[str, Any]]) -> list[str]:
+    return [candidate["id"] for candidate in result]
+
+
+# Queries
+
+
+def test_queries_are_answered_under_their_names(client: TestClient) -> None:
+    found = ask(client, {"q0": {"query": "hart atack"}, "q1": {"query": "cold", "limit": 3}})
+
+    assert list(found) == ["q0", "q1"]
+    first = found["q0"]["result"][0]
+    assert (first["id"], first["match"]) == ("mesh:D1", False)
+    assert first["type"] == [{"id": "T047", "name": "T047"}]
+    assert first["description"] == "matched name: Heart attack"
+    assert 0 < first["score"] < 100
+    scores = [candidate["score"] for candidate in found["q1"]["result"]]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_a_name_of_one_concept_alone_is_a_match(client: TestClient) -> None:
+    certain = best(client, query="Heart Attack")
+    assert [(row["id"], row["match"], row["score"]) for row in certain[:1]] == [("mesh:D1", True, 100.0)]
+    assert not any(row["match"] for row in certain[1:])
+    assert {"id": "exact", "value": True} in certain[0]["features"]
+
+    # Two concepts have this name: OpenRefine would take the first without asking.
+    assert [row["match"] for row in best(client, query="cold")[:2]] == [False, False]
+
+
+def test_an_identifier_finds_its_concept(client: TestClient) -> None:
+    for query in ("mesh:D1", "MESH:D1", "mesh:D9"):
+        found = best(client, query=query, limit=2)
+        assert (found[0]["id"], found[0]["score"], found[0]["match"]) == ("mesh:D1", 100.0, True)
+        assert len(found) <= 2
+        assert ids(found).count("mesh:D1") == 1
+
+
+@pytest.mark.parametrize("wanted", ["T033", ["T033"], [{"id": "T033", "name": "Finding"}]])
+def test_types_are_conditions(client: TestClient, wanted: Any) -> None:
+    assert ids(best(client, query="cold", type=wanted, type_strict="should")) == ["hp:1"]
+
+
+@pytest.mark.parametrize("wanted", ["", [], [""]])
+def test_no_type_is_no_condition(client: TestClient, wanted: Any) -> None:
+    assert best(client, query="cold", type=wanted) == best(client, query="cold")
+
+
+def test_of_several_types_any_will_do_unless_all_are_asked_for(client: TestClient) -> None:
+    both = ["T033", "T047"]
+    assert set(ids(best(client, query="cold", type=both))) == {"hp:1", "mesh:D1", "mesh:D2"}
+    assert best(client, query="cold", type=both, type_strict="all") == []
+
+
+def test_properties_are_conditions_where_they_are_known(client: TestClient) -> None:
+    assert ids(best(client, query="cold", properties=[{"pid": "source", "v": "HPO"}]))[0] == "hp:1"
+    assert "mesh:D1" not in ids(
+        best(client, query="heart", properties=[{"pid": "type", "v": {"id": "T184"}}])
+    )
+    assert best(client, query="cold", properties=[{"pid": "colour", "v": ["blue", 7, True]}])
+    assert ids(best(client, properties=[{"pid": "name", "v": "heart attack"}]))[0] == "mesh:D1"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"query": ""},
+        {"query": "   "},
+        {"properties": [{"pid": "source", "v": "HPO"}]},
+        {"query": "cold", "type": "unheard of"},
+        {"query": "cold", "properties": [{"pid": "source", "v": "unheard of"}]},
+        {"query": "x" * 5_000},
+    ],
+)
+def test_what_cannot_be_found_has_no_candidates_and_harms_no_other(
+    client: TestClient, query: dict[str, Any]
+) -> None:
+    found = ask(client, {"bad": query, "good": {"query": "heart attack"}})
+    assert found["bad"] == {"result": []}
+    assert found["good"]["result"][0]["id"] == "mesh:D1"
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5),
+        st.fixed_dictionaries(
+            {"query": st.text(alphabet="abcde mesh:D1", max_size=12)},
+            optional={"limit": st.integers(1, 300), "type": st.sampled_from(["T047", ["T033", "x"], []])},
+        ),
+        max_size=8,
+    )
+)
+@settings(max_examples=30)
+def test_every_query_has_one_result_in_the_shape_of_the_protocol(
+    make_bench: MakeBench, queries: dict[str, Any]
+) -> None:
+    found = ask(make_bench().client, queries)
+    assert list(found) == list(queries)
+    for name, query in queries.items():
+        scores = [candidate["score"] for candidate in found[name]["result"]]
+        assert scores == sorted(scores, reverse=True)
+        assert len(scores) <= query.get("limit", 5)
+
+
+def test_a_batch_is_answered_as_its_queries_alone(client: TestClient) -> None:
+    queries = {
+        f"q{n}": {"query": word, "limit": n + 1} for n, word in enumerate(["cold", "pain", "heart", "cold"])
+    }
+    together = ask(client, queries)
+    assert together == {name: ask(client, {name: query})[name] for name, query in queries.items()}
+
+
+def test_queries_in_the_address_are_answered_too(client: TestClient) -> None:
+    queries = json.dumps({"q0": {"query": "heart attack"}})
+    found = client.get("/reconcile/disease", params={"queries": queries}).json()
+    jsonschema.validate(found, schemas.RESULTS)
+    assert found["q0"]["result"][0]["id"] == "mesh:D1"
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "where"),
+    [
+        ({"queries": "{"}, 400, "queries: "),
+        ({"queries": "[]"}, 422, "queries: Input should be an object"),
+        ({"queries": '{"q0": 7}'}, 422, "queries.q0: "),
+        ({"queries": '{"q0": {"query": "a", "limit": 0}}'}, 422, "queries.q0.limit: "),
+        ({"queries": '{"q0": {"query": "a", "limit": true}}'}, 422, "queries.q0.limit: "),
+        ({"queries": '{"q0": {"query": "a", "limit": NaN}}'}, 422, "queries.q0.limit: "),
+        ({"queries": '{"q0": {"query": "a", "limit": 1e400}}'}, 422, "queries.q0.limit: "),
+        ({"queries": '{"q0": {"query": ["a"]}}'}, 422, "queries.q0.query: "),
+        ({"queries": "[" * 20_000}, 400, "queries: "),
+        ({"extend": "7"}, 422, "extend: "),
+        ({"extend": '{"ids": "x"}'}, 422, "extend.ids: "),
+        ({"something": "else"}, 400, "send queries or extend"),
+        ({}, 415, "send application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_form_that_cannot_be_read_is_refused(
+    client: TestClient, form: dict[str, str], status: int, where: str
+) -> None:
+    assert error_of(client.post("/reconcile", data=form), status).startswith(where)
+
+
+def test_too_large_a_batch_is_refused(client: TestClient) -> None:
+    queries = {f"{number}": {"query": "cold"} for number in range(BATCH + 1)}
+    answer = client.post("/reconcile", data={"queries": json.dumps(queries)})
+    assert error_of(answer, 413) == f"at most {BATCH} queries in a batch"
+    extension = {"ids": ["x"] * (BATCH + 1), "properties": []}
+    assert error_of(client.post("/reconcile", data={"extend": json.dumps(extension)}), 413)
+
+
+# The manifest
+
+
+def test_the_manifest_says_what_the_service_offers(client: TestClient) -> None:
+    found = client.get("/reconcile/drug").json()
+
+    jsonschema.validate(found, schemas.MANIFEST)
+    assert (found["name"], found["serviceVersion"], found["batchSize"]) == ("Drug", __version__, BATCH)
+    assert "authentication" not in found
+    assert client.get("/reconcile").json()["name"] == "Disease"
+    assert client.get("/reconcile").json()["defaultTypes"][0] == {"id": "T033", "name": "T033"}
+    assert error_of(client.get("/reconcile/food"), 404)
+
+
+def test_every_address_of_the_manifest_is_there(client: TestClient) -> None:
+    manifest = client.get("/reconcile").json()
+    for kind, place in manifest["suggest"].items():
+        found = client.get(place["service_url"] + place["service_path"], params={"prefix": "a"}).json()
+        jsonschema.validate(found, schemas.SUGGESTED_CONCEPTS if kind == "entity" else schemas.SUGGESTED)
+    place = manifest["extend"]["propose_properties"]
+    jsonschema.validate(
+        client.get(place["service_url"] + place["service_path"], params={"type": "T047"}).json(),
+        schemas.PROPOSED,
+    )
+    for template in (manifest["view"]["url"], manifest["preview"]["url"]):
+        assert client.get(template.replace("{{id}}", quote("mesh:D1", safe=""))).status_code == 200
+
+
+def test_addresses_are_those_that_a_proxy_shows(make_bench: MakeBench) -> None:
+    manifest = make_bench(public_url="https://example.org/link").client.get("/reconcile").json()
+    jsonschema.validate(manifest, schemas.MANIFEST)
+    assert manifest["preview"]["url"] == "https://example.org/link/reconcile/disease/preview?id={{id}}"
+
+
+def test_whoever_gives_a_key_in_the_address_gets_addresses_with_it(make_bench: MakeBench) -> None:
+    key, digest = make_key()
+    client = make_bench(keys={"alice": KeySettings(sha256=digest)}).client
+
+    stranger = client.get("/reconcile").json()
+    own = client.get("/reconcile", params={"key": key}).json()
+
+    for manifest in (stranger, own):
+        jsonschema.validate(manifest, schemas.MANIFEST)
+        assert manifest["authentication"] == {"type": "apiKey", "name": "key", "in": "query"}
+    assert "key=" not in json.dumps(stranger["suggest"])
+    place = own["suggest"]["type"]
+    assert client.get(place["service_url"] + place["service_path"] + "&prefix=T").status_code == 200
+    assert client.get(own["preview"]["url"].replace("{{id}}", "mesh:D1")).status_code == 200
+
+
+def test_pages_from_anywhere_may_ask(client: TestClient) -> None:
+    asked = {"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "POST"}
+    for path in ("/reconcile", "/reconcile/disease", "/reconcile/disease/suggest/entity"):
+        allowed = client.options(path, headers=asked)
+        assert allowed.status_code == 204
+        assert allowed.headers["access-control-allow-origin"] == "*"
+        assert "POST" in allowed.headers["access-control-allow-methods"]
+
+
+# Suggesting, extending, showing
+
+
+def suggested(client: TestClient, kind: str, **params: Any) -> list[dict[str, Any]]:
+    found = client.get(f"/reconcile/disease/suggest/{kind}", params=params).json()
+    jsonschema.validate(found, schemas.SUGGESTED_CONCEPTS if kind == "entity" else schemas.SUGGESTED)
+    result: list[dict[str, Any]] = found["result"]
+    return result
+
+
+def test_concepts_are_suggested_as_one_types(client: TestClient) -> None:
+    assert ids(suggested(client, "entity", prefix="co")) == ["hp:1", "mesh:D2"]
+    assert ids(suggested(client, "entity", prefix="co", cursor=1)) == ["mesh:D2"]
+    assert ids(suggested(client, "entity", prefix="co", type="T033")) == ["hp:1"]
+    assert ids(suggested(client, "entity", prefix="mesh:D1")) == ["mesh:D1"]
+    found = suggested(client, "entity", prefix="heart a")[0]
+    assert (found["description"], found["notable"]) == ("Heart attack", [{"id": "T047", "name": "T047"}])
+
+
+def test_where_nothing_begins_so_the_nearest_are_suggested(client: TestClient) -> None:
+    assert ids(suggested(client, "entity", prefix="hart atack"))[0] == "mesh:D1"
+    assert suggested(client, "entity", prefix="hart atack", cursor=5) == []
+
+
+def test_nothing_is_suggested_of_a_type_that_is_unheard_of(client: TestClient) -> None:
+    assert suggested(client, "entity", prefix="co", type="unheard of") == []
+    assert suggested(client, "entity", prefix="hart atack", type="unheard of") == []
+    assert ids(suggested(client, "entity", prefix="co", type=["unheard of", "T033"])) == ["hp:1"]
+
+
+def test_types_and_properties_are_suggested(client: TestClient) -> None:
+    assert ids(suggested(client, "type", prefix="t0")) == ["T033", "T047"]
+    assert ids(suggested(client, "property", prefix="sour")) == ["source"]
+    assert ids(suggested(client, "property", prefix="name")) == ["preferred_name", "name"]
+
+
+def test_data_is_extended_with_what_is_known_of_concepts(client: TestClient) -> None:
+    asked = {
+        "ids": ["mesh:D9", "nothing:1"],
+        "properties": [{"id": "name"}, {"id": "source"}, {"id": "alias"}, {"id": "x"}],
+    }
+    found = client.post("/reconcile", data={"extend": json.dumps(asked)}).json()
+
+    jsonschema.validate(found, schemas.EXTENDED)
+    assert [column["id"] for column in found["meta"]] == ["name", "source", "alias", "x"]
+    assert found["rows"]["mesh:D9"] == {
+        "name": [{"str": "Cardiac infarction"}, {"str": "Heart attack"}, {"str": "Myocardial infarction"}],
+        "source": [{"str": "MSH"}, {"str": "NCI"}],
+        "alias": [{"str": "mesh:D9"}],
+        "x": [],
+    }
+    assert found["rows"]["nothing:1"] == {"name": [], "source": [], "alias": [], "x": []}
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_preview_shows_names_and_never_runs_them(client: TestClient) -> None:
+    answer = client.get("/reconcile/drug/preview", params={"id": "chebi:2"})
+
+    page = _Tags()
+    page.feed(answer.text)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "water <b>" in page.text
+    assert page.tags <= {"html", "meta", "title", "style", "h1", "p", "code", "ul", "li"}
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "frame-ancestors" not in policy
+    assert error_of(client.get("/reconcile/drug/preview?id=chebi:7"), 404)
+
+
+def test_a_preview_of_many_names_says_how_many_more_there_are(make_bench: MakeBench, tmp_path: Any) -> None:
+    from tests.index.conftest import NgramEncoder
+    from tests.linking.conftest import bench_of
+
+    rows = [("x:1", f"name {number}", "") for number in range(600)]
+    linker: Linker = bench_of(tmp_path / "many", rows, None, NgramEncoder(16)).linker
+    client = make_bench(served={"many": linker}).client
+
+    assert "and 588 more" in client.get("/reconcile/many/preview?id=x:1").text
+    shown = client.get("/v1/concepts/x:1").json()
+    assert (len(shown["names"]), shown["name_count"]) == (500, 600)

@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from sapbert.encoder.model_folder import stored_sparse_weight
+from sapbert.encoder.transformer import TransformerEncoder
+from sapbert.errors import ArtifactError, ConfigError
+from sapbert.protocols import Encoder
+from sapbert.training.biosyn import trainer as biosyn
+from sapbert.training.biosyn.candidates import Candidates, CandidateSearch
+from sapbert.training.biosyn.dataset import LabelledMentions
+from sapbert.training.biosyn.dataset_writer import write_labelled
+from sapbert.training.biosyn.trainer import marginal_loss, train_biosyn
+from sapbert.training.metrics import read_metrics
+from sapbert.training.settings import BiosynSettings
+from tests.encoder.tiny import WORDS
+from tests.index.conftest import Row, write
+
+CPU = torch.device("cpu")
+WHOLE = [word for word in WORDS if not word.startswith("#")]
+
+
+def settings(**changes: object) -> BiosynSettings:
+    short = {"batch_size": 4, "candidates": 4, "epochs": 2, "learning_rate": 1e-3, "checkpoint_every": 3}
+    return BiosynSettings(**{**short, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> LabelledMentions:
+    """Twelve concepts with two names each, and fourteen mentions that share a word with a name."""
+    folder = tmp_path_factory.mktemp("labelled")
+    rows: list[Row] = []
+    mentions = ["mention\tconcept_ids"]
+    for number in range(12):
+        rows += [(f"x:{number}", f"{WHOLE[number]} {WHOLE[number + 5]}"), (f"x:{number}", WHOLE[number + 12])]
+        mentions.append(f"{WHOLE[number + 5]} of {WHOLE[number + 12]}\tx:{number}")
+    mentions += [f"fever of the {WHOLE[3]}\tx:0", f"fever of the {WHOLE[3]}\tx:1|x:7"]
+    (folder / "train.tsv").write_text("\n".join(mentions) + "\n")
+    return write_labelled(write(folder / "vocabulary", rows), folder / "train.tsv", folder / "labelled")
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    model = tmp_path_factory.mktemp("whole") / "model"
+    train_biosyn(labelled, str(tiny_base), model, settings(), device=CPU)
+    return model
+
+
+def figures(model: Path) -> list[dict[str, float]]:
+    """All that was measured, but for the speed."""
+    rows = read_metrics(model / "metrics.jsonl")
+    return [{name: value for name, value in row.items() if name != "names_per_second"} for row in rows]
+
+
+def test_the_loss_is_what_right_candidates_lack_together() -> None:
+    scores = torch.tensor([[math.log(5), math.log(3), math.log(2)]])
+    right = torch.tensor([[True, False, True]])
+    assert marginal_loss(scores, right).item() == pytest.approx(-math.log(0.7))
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.floats(-40, 40), st.booleans()), min_size=3, max_size=3), min_size=1, max_size=4
+    )
+)
+def test_the_loss_is_that_of_a_loop_over_candidates(mentions: list[list[tuple[float, bool]]]) -> None:
+    named = [[(score, right or place == 0) for place, (score, right) in enumerate(own)] for own in mentions]
+    losses = []
+    for own in named:
+        powers = [math.exp(score) for score, _ in own]
+        good = sum(power for power, (_, right) in zip(powers, own, strict=True) if right)
+        losses.append(-math.log(good / sum(powers)))
+    scores = torch.tensor([[score for score, _ in own] for own in named], dtype=torch.float64)
+    right = torch.tensor([[right for _, right in own] for own in named])
+
+    assert marginal_loss(scores, right).item() == pytest.approx(sum(losses) / len(losses), abs=1e-6)
+
+
+def test_a_candidate_that_is_none_changes_nothing_and_gets_no_gradient() -> None:
+    scores = torch.tensor([[1.0, 2.0, -torch.inf]], requires_grad=True)
+    loss = marginal_loss(scores, torch.tensor([[True, False, False]]))
+    loss.backward()
+
+    assert loss.item() == pytest.approx(math.log(1 + math.e))
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+    assert scores.grad[0, 2] == 0
+
+
+def test_the_gradient_of_the_sparse_weight_is_that_of_a_small_change(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+) -> None:
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(sparse_weight=0.7), CPU, tmp_path / "run", None)
+    run.module.eval()
+    [step, *_] = run.steps(0)
+    step(lambda loss: loss)
+    assert run.module.sparse_weight.grad is not None
+    gradient = run.module.sparse_weight.grad.item()
+    losses = []
+    for weight in (0.699, 0.701):
+        run.module.sparse_weight.data.fill_(weight)
+        losses.append(step(lambda loss: loss).loss.item())
+
+    assert gradient == pytest.approx((losses[1] - losses[0]) / 0.002, rel=0.02)
+
+
+def test_the_sparse_weight_never_counts_less_than_nothing(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+) -> None:
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(), CPU, tmp_path / "run", None)
+    run.module.sparse_weight.data.fill_(-0.5)
+    assert run.sparse_weight == 0
+    [step, *_] = run.steps(0)
+    step(lambda loss: loss)
+
+    assert run.module.sparse_weight.item() == 0
+
+
+def test_training_starts_from_the_weight_that_its_base_has_learned(
+    labelled: LabelledMentions, uninterrupted: Path, tmp_path: Path
+) -> None:
+    run = biosyn._Biosyn(labelled, str(uninterrupted), settings(), CPU, tmp_path / "run", None)
+    assert run.sparse_weight == stored_sparse_weight(uninterrupted)
+
+
+def test_a_batch_without_a_right_candidate_teaches_nothing(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+) -> None:
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(), CPU, tmp_path / "run", None)
+    run.measure(0)
+    assert run._candidates is not None
+    run._candidates.right[:] = False
+    [step, *_] = run.steps(0)
+    report = step(lambda loss: loss)
+
+    assert (report.loss.item(), report.positives.item()) == (0, 0)
+    assert all(parameter.grad is None for parameter in run.encoder.model.parameters())
+
+
+def test_training_puts_right_names_first(labelled: LabelledMentions, tiny_base: Path, tmp_path: Path) -> None:
+    train_biosyn(
+        labelled, str(tiny_base), tmp_path / "model", settings(epochs=12, learning_rate=3e-3), device=CPU
+    )
+    told = [row for row in read_metrics(tmp_path / "model" / "metrics.jsonl") if "first" in row]
+
+    assert len(told) == 13
+    assert told[-1]["first"] > told[0]["first"] + 0.2
+
+
+def test_the_model_carries_the_weight_it_learned(uninterrupted: Path) -> None:
+    encoder = TransformerEncoder.open(uninterrupted, device="cpu")
+    manifest = json.loads((uninterrupted / "manifest.json").read_text())
+    [*_, last] = read_metrics(uninterrupted / "metrics.jsonl")
+
+    assert encoder.sparse_weight == stored_sparse_weight(uninterrupted) == last["sparse_weight"] > 0
+    assert manifest["details"]["sparse_weight"] == encoder.sparse_weight
+    assert not uninterrupted.with_name("model.run").exists()
+    card = (uninterrupted / "README.md").read_text()
+    assert "BioSyn" in card
+    assert "14 mentions and 24 names of 12 concepts" in card
+
+
+def test_a_weight_that_is_none_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
+    (tmp_path / "sapbert.json").write_text('{"sparse_weight": -1}')
+    with pytest.raises(ArtifactError, match="sparse_weight is -1"):
+        stored_sparse_weight(tmp_path)
+
+
+def test_names_that_stay_are_the_base_s_and_get_no_gradient(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+) -> None:
+    """Against a loop over mentions, after the encoder has moved."""
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(names="stay"), CPU, tmp_path / "run", None)
+    run.module.eval()
+    [step, *_] = run.steps(0)
+    with torch.no_grad():
+        run.encoder.model.get_parameter("embeddings.word_embeddings.weight").mul_(1.5)
+    report, base = step(lambda loss: loss), TransformerEncoder.open(tiny_base, device="cpu")
+    found = {name: parameter.grad for name, parameter in run.encoder.model.named_parameters()}
+
+    candidates, batch = step.args  # type: ignore[attr-defined]
+    losses = []
+    for mention in batch:
+        if candidates.right[mention].any():
+            names = labelled.entries.folded.take(candidates.rows[mention])
+            own = run._vectors(labelled.mentions.take([mention]))[0]
+            scores = run.settings.scale * torch.from_numpy(base.encode(names)) @ own
+            losses.append(marginal_loss(scores[None], torch.from_numpy(candidates.right[mention])[None]))
+    expected = torch.stack(losses).mean()
+    run.module.zero_grad()
+    expected.backward()
+
+    assert report.loss.item() == pytest.approx(expected.item(), rel=1e-4)
+    for name, parameter in run.encoder.model.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("stop_at", "names"), [(2, "learn"), (4, "learn"), (6, "learn"), (4, "stay")])
+def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, uninterrupted: Path, stop_at: int, names: str
+) -> None:
+    def stop(done: int, _total: int, _figures: Mapping[str, float]) -> None:
+        if done == stop_at:
+            signal.raise_signal(signal.SIGINT)
+
+    model, whole, chosen = tmp_path / "model", uninterrupted, settings(names=names)
+    if names == "stay":
+        whole = tmp_path / "whole"
+        train_biosyn(labelled, str(tiny_base), whole, chosen, device=CPU)
+    with pytest.raises(KeyboardInterrupt):
+        train_biosyn(labelled, str(tiny_base), model, chosen, device=CPU, on_step=stop)
+    assert not model.exists()
+    train_biosyn(labelled, str(tiny_base), model, chosen, device=CPU, resume=True)
+
+    expected = load_file(whole / "model.safetensors")
+    for name, tensor in load_file(model / "model.safetensors").items():
+        assert torch.equal(tensor, expected[name]), name
+    assert stored_sparse_weight(model) == stored_sparse_weight(whole)
+    assert figures(model) == figures(whole)
+
+
+def test_a_run_that_goes_on_encodes_names_that_stay_before_its_first_step(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a step they would be drawn into its clock and, were anything drawn by chance, into its dropout."""
+    staying = settings(names="stay")
+    first, again = (
+        biosyn._Biosyn(labelled, str(tiny_base), staying, CPU, tmp_path / name, None) for name in "ab"
+    )
+    first.measure(0)
+    again.restore(first.state())
+    encoded: list[Path] = []
+    indexed = CandidateSearch._indexed
+
+    def watched(self: CandidateSearch, encoder: Encoder) -> object:
+        encoded.append(self._folder)
+        return indexed(self, encoder)
+
+    monkeypatch.setattr(CandidateSearch, "_indexed", watched)
+    step = next(again.steps(1))
+    assert encoded == [tmp_path / "b"]
+    step(lambda loss: loss)
+    assert len(encoded) == 1
+
+
+def test_the_dense_share_grows_evenly(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares: list[float] = []
+    seek = CandidateSearch.seek
+
+    def watch(self: CandidateSearch, encoder: Encoder, dense_share: float) -> Candidates:
+        shares.append(dense_share)
+        return seek(self, encoder, dense_share)
+
+    monkeypatch.setattr(CandidateSearch, "seek", watch)
+    grows = settings(epochs=3, dense_share=0.2, last_dense_share=1.0)
+    train_biosyn(labelled, str(tiny_base), tmp_path / "model", grows, device=CPU)
+
+    assert shares == pytest.approx([0.2, 0.6, 1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"dense_share": 1.5}, "dense_share is a share"),
+        ({"candidates": 1}, "candidates is at least 2"),
+        ({"scale": 0.0}, "scale is above 0"),
+        ({"batch_size": 0}, "at least one mention"),
+        ({"pooling": "max"}, "pooling is one of cls, mean"),
+        ({"sparse_weight": -0.1}, "sparse_weight is at least 0"),
+        ({"epochs": 1.5}, "epochs is a whole number"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        settings(**changes)
+
+
+def test_training_needs_neither_polars_nor_faiss(
+    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+) -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['polars', 'faiss', 'typer']))\n"
+        "from pathlib import Path; import torch\n"
+        "from sapbert.training.biosyn.trainer import train_biosyn\n"
+        "from sapbert.training.biosyn.dataset import LabelledMentions\n"
+        "from sapbert.training.settings import BiosynSettings\n"
+        "labelled, base, out = sys.argv[1:]\n"
+        "short = BiosynSettings(epochs=1, candidates=2)\n"
+        "train_biosyn(LabelledMentions.open(Path(labelled)), base, Path(out), short, "
+        "device=torch.device('cpu'))\n"
+    )
+    arguments = [labelled.path, tiny_base, tmp_path / "model"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model" / "model.safetensors").is_file()
