@@ -1,15 +1,16 @@
-# Needs make and python3 (3.11 or newer); everything else goes into .venv.
+# Needs make and python3 (3.11 or newer); everything else is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 OUT := out
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench wheel clean
+.PHONY: help run test check docs bench wheel lock clean
 
-help: ## show this list
+help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-run: $(BIN)/sapbert ## link some mentions to MeSH, with the encoder and the index that come along
+run: $(BIN)/sapbert ## link some mentions to MeSH with the bundled encoder and index
 	$(BIN)/sapbert link "heart attack" "HCQ" "high blood sugar" -k 2 --format table
 
 test: .venv/.dev ## run the tests
@@ -21,21 +22,31 @@ check: .venv/.dev ## lint, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/.dev ## measure speed and memory; results go to benchmarks/results (takes minutes)
+bench: .venv/.dev ## measure reading of UMLS; results go to benchmarks/results (takes minutes)
 	$(BIN)/python benchmarks/read_umls.py
 
-wheel: .venv/.dev ## build the wheel and link with it in a new environment that has no torch
+docs: .venv/.dev ## build the documentation site into $(OUT)/docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs $(OUT)/docs
+
+wheel: .venv/.dev ## build the wheel and link with it in a new environment without torch
 	$(BIN)/python scripts/check_wheel.py $(OUT)
 
-clean: ## remove what make made
+lock: .venv/.dev ## resolve dependencies again and write requirements/*.txt
+	$(PIP) uv
+	PATH=$(BIN):$$PATH $(BIN)/python scripts/lock.py
+
+clean: ## remove .venv and the output folder
 	rm -rf .venv $(OUT)
 
-$(BIN)/sapbert: pyproject.toml constraints.txt
+$(BIN)/sapbert: pyproject.toml requirements/run.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sapbert needs Python 3.11 or newer; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(PIP) --require-hashes --no-deps --requirement requirements/run.txt
+	$(PIP) --no-deps --editable .
 	@touch $@
 
-.venv/.dev: $(BIN)/sapbert
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+# Dependencies of torch that are not in dev.txt are those of its CUDA build.
+.venv/.dev: $(BIN)/sapbert requirements/dev.txt requirements/torch.txt
+	$(PIP) --require-hashes --no-deps --requirement requirements/dev.txt
+	$(PIP) --requirement requirements/torch.txt
 	@touch $@

@@ -2,8 +2,8 @@
 
     python scripts/check_wheel.py OUT
 
-The environment gets what `pip install sapbert` gets and nothing else, so that a dependency which only the
-tests bring is missed here. The wheel must stay below 80 MB; a cold link is timed.
+The environment gets the locked dependencies of `pip install sapbert` and nothing else, so a dependency that
+only the tests install is missing here. The wheel must stay below 80 MB; a cold link is timed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def main() -> None:
         sys.exit(f"the wheel is larger than {MOST_BYTES / 1e6:.0f} MB")
     venv.create(out / "wheel" / "venv", with_pip=True)
     python = out / "wheel" / "venv" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
+    install = [python, "-m", "pip", "install", "--quiet", "--no-deps"]
+    run(*install, "--require-hashes", "--requirement", ROOT / "requirements" / "run.txt")
+    run(*install, wheel)
+    run(python, "-m", "pip", "check")
     run(python, "-c", ABSENT)
     for arguments in (LINK, ["-c", PYTHON]):
         start = time.perf_counter()
@@ -41,7 +44,7 @@ def main() -> None:
 
 
 def run(*command: object) -> None:
-    # Elsewhere than in the repository, whose sources must not be found before what is installed.
+    # Not in the repository: its sources would be imported instead of the installed package.
     subprocess.run([str(part) for part in command], check=True, cwd=Path(sys.executable).anchor)
 
 
