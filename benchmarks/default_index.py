@@ -32,8 +32,9 @@ from sapbert.index.entries import Entries
 from sapbert.index.entries_writer import write_entries
 from sapbert.index.folder import comparable, open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
-from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.linking.linker import Linker
 from sapbert.linking.search import DenseSearch
+from sapbert.linking.settings import LinkSettings
 from sapbert.pairs.mentions import Labelled, read_labelled_mentions
 from sapbert.protocols import Encoder, Index
 from sapbert.vocab.intake import Intake

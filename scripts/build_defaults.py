@@ -30,8 +30,9 @@ from sapbert.defaults import CALIBRATION, HOME
 from sapbert.encoder.onnx import OnnxEncoder, checksum
 from sapbert.index.build import build_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
-from sapbert.linking.calibration.fit import CalibrateSettings, calibrate
+from sapbert.linking.calibration.fit import calibrate
 from sapbert.linking.linker import Linker
+from sapbert.linking.settings import CalibrateSettings
 from sapbert.pairs.mentions import read_labelled_mentions
 from sapbert.vocab.intake import Intake
 from sapbert.vocab.readers.mesh import TREES

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import hypothesis
 import pytest
 
-from sapbert.vocab.intake import Intake, OnError
+from sapbert.vocab.intake import Intake
+from sapbert.vocab.settings import OnError
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import VocabularyWriter, write_vocabulary
 

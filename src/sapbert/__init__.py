@@ -13,8 +13,9 @@ from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
 if TYPE_CHECKING:
-    from sapbert.linking.linker import NIL, Candidate, Linker, LinkSettings
+    from sapbert.linking.linker import NIL, Candidate, Linker
     from sapbert.linking.quick import link
+    from sapbert.linking.settings import LinkSettings
     from sapbert.pairs.artifact import Pairs
     from sapbert.vocab.vocabulary import Concept, Vocabulary
 
@@ -35,7 +36,7 @@ _HOME = {
     "NIL": "sapbert.linking.linker",
     "Candidate": "sapbert.linking.linker",
     "Concept": "sapbert.vocab.vocabulary",
-    "LinkSettings": "sapbert.linking.linker",
+    "LinkSettings": "sapbert.linking.settings",
     "Linker": "sapbert.linking.linker",
     "Pairs": "sapbert.pairs.artifact",
     "Vocabulary": "sapbert.vocab.vocabulary",

@@ -64,12 +64,14 @@ def test_the_options_of_a_kind_reach_its_reader(sapbert: Sapbert, tmp_path: Path
 def test_every_option_of_a_kind_has_the_default_of_its_reader(sapbert: Sapbert, tmp_path: Path) -> None:
     from dataclasses import asdict
 
-    from sapbert.vocab.readers.mesh import MeshSettings
-    from sapbert.vocab.readers.omop import OmopSettings
-    from sapbert.vocab.readers.ontology import OboSettings
-    from sapbert.vocab.readers.rf2 import SnomedSettings
-    from sapbert.vocab.readers.rrf import RrfSettings
-    from sapbert.vocab.readers.tabular import TableSettings
+    from sapbert.vocab.readers.settings import (
+        MeshSettings,
+        OboSettings,
+        OmopSettings,
+        RrfSettings,
+        SnomedSettings,
+        TableSettings,
+    )
 
     for kind, path, settings in (
         ("umls", META, RrfSettings()),

@@ -16,7 +16,8 @@ from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
 from sapbert.linking import quick
-from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.linking.linker import Linker
+from sapbert.linking.settings import LinkSettings
 from tests.cli.conftest import Sapbert, left_in, one_json, refused, sapbert
 from tests.conftest import Exported
 from tests.defaults.conftest import MENTIONS, REPEATED

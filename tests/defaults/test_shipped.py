@@ -11,7 +11,8 @@ import sapbert.defaults
 from sapbert.artifacts import load_manifest
 from sapbert.defaults import CALIBRATION, HOME
 from sapbert.encoder.onnx import OnnxEncoder
-from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.linking.linker import Linker
+from sapbert.linking.settings import LinkSettings
 from sapbert.vocab.vocabulary import Vocabulary
 
 HERE = Path(sapbert.defaults.__file__).parent

@@ -18,8 +18,9 @@ from sapbert.index.build import build_index
 from sapbert.index.folder import damage_told, open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.linking.hybrid import open_hybrid
-from sapbert.linking.linker import Candidate, Linker, LinkSettings
+from sapbert.linking.linker import Candidate, Linker
 from sapbert.linking.search import DenseSearch
+from sapbert.linking.settings import LinkSettings
 from tests.index.conftest import NgramEncoder, write
 from tests.linking.conftest import FACTS, ROWS
 

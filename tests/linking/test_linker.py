@@ -15,9 +15,10 @@ from sapbert.index.entries import Entries
 from sapbert.linking import linker as linker_module
 from sapbert.linking import search
 from sapbert.linking.calibration.file import Calibration
-from sapbert.linking.calibration.model import Method, Platt
-from sapbert.linking.linker import Candidate, Linker, LinkSettings
+from sapbert.linking.calibration.model import Platt
+from sapbert.linking.linker import Candidate, Linker
 from sapbert.linking.search import DenseSearch, Scope, scope_of
+from sapbert.linking.settings import LinkSettings, Method
 from sapbert.text import fold
 from tests.index.conftest import NgramEncoder, Row
 from tests.linking.conftest import FACTS, Bench, LetterEncoder, bench_of

@@ -15,8 +15,9 @@ from sapbert.errors import ArtifactError
 from sapbert.index.build import build_index
 from sapbert.index.folder import open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
-from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.linking.linker import Linker
 from sapbert.linking.search import DenseSearch
+from sapbert.linking.settings import LinkSettings
 from tests.conftest import Exported
 from tests.index.conftest import NgramEncoder, write
 from tests.linking.conftest import FACTS, ROWS, bench_of

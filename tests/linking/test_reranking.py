@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.linking.calibration.file import Calibration
-from sapbert.linking.calibration.model import Method, Platt
-from sapbert.linking.linker import Candidate, Linker, LinkSettings
+from sapbert.linking.calibration.model import Platt
+from sapbert.linking.linker import Candidate, Linker
 from sapbert.linking.reranker_examples import label_choices
 from sapbert.linking.reranking import RERANKED, open_reranker, rerank
 from sapbert.linking.search import DenseSearch
+from sapbert.linking.settings import LinkSettings, Method
 from sapbert.pairs.mentions import Labelled
 from sapbert.protocols import Choice
 from tests.linking.conftest import Bench

@@ -13,7 +13,8 @@ from sapbert.arrays import ArrayWriter, Texts
 from sapbert.artifacts import Manifest, create
 from sapbert.errors import ArtifactError
 from sapbert.pairs.artifact import KIND, Pairs
-from sapbert.pairs.draw import PairSettings, draw_pairs
+from sapbert.pairs.draw import draw_pairs
+from sapbert.pairs.settings import PairSettings
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.pairs.test_draw import Row, write
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sapbert.artifacts import load_manifest
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.pairs.artifact import Pairs
-from sapbert.pairs.draw import PairSettings, draw_pairs
-from sapbert.pairs.sampling import Languages
+from sapbert.pairs.draw import draw_pairs
+from sapbert.pairs.settings import Languages, PairSettings
 from sapbert.text import fold
 from sapbert.vocab import writer as writer_module
 from sapbert.vocab.intake import Intake

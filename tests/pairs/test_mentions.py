@@ -14,7 +14,8 @@ from sapbert.pairs.artifact import Pairs
 from sapbert.pairs.mentions import pair_mentions
 from sapbert.text import fold
 from sapbert.vocab.intake import Intake
-from sapbert.vocab.readers.tabular import TableSettings, read_table
+from sapbert.vocab.readers.settings import TableSettings
+from sapbert.vocab.readers.tabular import read_table
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 from tests.conftest import Read

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from sapbert.errors import ArtifactError, FormatError, SapbertError
 from sapbert.pairs import reference
 from sapbert.pairs.artifact import Pairs
-from sapbert.pairs.draw import PairSettings, draw_pairs
+from sapbert.pairs.draw import draw_pairs
 from sapbert.pairs.reference import read_reference, write_reference
+from sapbert.pairs.settings import PairSettings
 from sapbert.text import fold
-from sapbert.vocab.intake import Intake, OnError
+from sapbert.vocab.intake import Intake
+from sapbert.vocab.settings import OnError
 from tests.pairs.test_draw import Row, english, pairs_of, write
 
 Draw = Callable[[list[Row]], Pairs]

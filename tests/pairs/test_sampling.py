@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapbert.pairs.sampling import Ints, Languages, draw
+from sapbert.pairs.sampling import Ints, draw
+from sapbert.pairs.settings import Languages
 
 Concepts = list[list[int]]
 """Of each concept the languages of its names, ascending."""

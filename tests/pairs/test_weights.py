@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.pairs.draw import PairSettings, draw_pairs
+from sapbert.pairs.draw import draw_pairs
+from sapbert.pairs.settings import PairSettings
 from sapbert.vocab import writer as writer_module
 from sapbert.vocab.intake import Intake
 from sapbert.vocab.vocabulary import Vocabulary

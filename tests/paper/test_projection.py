@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 from sapbert.artifacts import create
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.paper.projection import (
-    MOST_CONCEPTS,
-    ProjectionSettings,
-    Sample,
-    nearest_share,
-    project,
-    sample_names,
-)
+from sapbert.paper.projection import Sample, nearest_share, project, sample_names
+from sapbert.paper.settings import MOST_CONCEPTS, ProjectionSettings
 from sapbert.plots.figures import COLOURS
 from sapbert.plots.tsne import SHAPES, look_of
 from sapbert.plots.tsne_page import tsne_page

@@ -10,14 +10,8 @@ from torch.nn.functional import normalize
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.paper.similarities import (
-    BINS,
-    EDGES,
-    Distribution,
-    SampleSettings,
-    sample_similarities,
-    similarities,
-)
+from sapbert.paper.settings import SampleSettings
+from sapbert.paper.similarities import BINS, EDGES, Distribution, sample_similarities, similarities
 from sapbert.training.alignment.mining import MiningSettings
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from sapbert.linking.calibration.file import Calibration
-from sapbert.linking.calibration.model import Method, Platt
-from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.linking.calibration.model import Platt
+from sapbert.linking.linker import Linker
+from sapbert.linking.settings import LinkSettings, Method
 from sapbert.service import batching
 from sapbert.service.schemas import LinkAnswer
 from sapbert.service.settings import Limits

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from sapbert.pairs.artifact import Pairs
-from sapbert.pairs.draw import PairSettings, draw_pairs
+from sapbert.pairs.draw import draw_pairs
+from sapbert.pairs.settings import PairSettings
 from sapbert.vocab.intake import Intake
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary

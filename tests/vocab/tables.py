@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sapbert.vocab.readers.tabular import TableSettings, read_table
+from sapbert.vocab.readers.settings import TableSettings
+from sapbert.vocab.readers.tabular import read_table
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.conftest import GOLDEN, Read
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from sapbert.errors import FormatError
 from sapbert.vocab.delimited import Layout
-from sapbert.vocab.intake import Intake, OnError
+from sapbert.vocab.intake import Intake
+from sapbert.vocab.settings import OnError
 from tests.vocab.sources import CONTENT, PIPES, blocks_of, source_of
 
 TABS = Layout("\t", ("id", "language", "name"), header=True, hint="is this CONCEPT.csv?")

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError, FormatError
-from sapbert.vocab.clusters import Ints, Nodes, Trust, cluster, connected, distinct, one_to_one
-from sapbert.vocab.intake import Intake, OnError
-from sapbert.vocab.merge import MergeReport, MergeSettings, merge_vocabularies
-from sapbert.vocab.readers.tabular import TableSettings, read_table
+from sapbert.vocab.clusters import Ints, Nodes, cluster, connected, distinct, one_to_one
+from sapbert.vocab.intake import Intake
+from sapbert.vocab.merge import MergeReport, merge_vocabularies
+from sapbert.vocab.readers.settings import TableSettings
+from sapbert.vocab.readers.tabular import read_table
+from sapbert.vocab.settings import MergeSettings, OnError, Trust
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sapbert.vocab.readers.tabular import TableSettings
+from sapbert.vocab.readers.settings import TableSettings
 from tests.conftest import Read
 from tests.vocab.tables import table
 

@@ -18,7 +18,8 @@ from sapbert.errors import SapbertError
 from sapbert.text import tidy
 from sapbert.vocab import writer as module
 from sapbert.vocab.intake import Intake
-from sapbert.vocab.schema import ALIASES, NAMES, SCOPES, TYPES, XREFS
+from sapbert.vocab.schema import ALIASES, NAMES, TYPES, XREFS
+from sapbert.vocab.settings import SCOPES
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import VocabularyWriter, write_vocabulary
 from tests.vocab.contents import EXAMPLE, Content, FactRow, NameRow, add, name_frame, write

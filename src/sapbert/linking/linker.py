@@ -22,6 +22,7 @@ from sapbert.index.entries import Entries
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.reranking import RERANKED, rerank
 from sapbert.linking.search import DenseSearch, How, NameSearch, Near, Scope, nearest_concepts, scope_of
+from sapbert.linking.settings import LinkSettings
 from sapbert.protocols import Encoder, Reranker
 from sapbert.text import fold
 
@@ -53,26 +54,6 @@ class Candidate:
     how: How
     rerank_score: float | None = None
     """What a reranker gave it, where there is one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSettings:
-    """How mentions are linked; every field is also an option of `sapbert link`."""
-
-    exact: bool = True
-    """A name equal after folding answers before the encoder does."""
-    threshold: float | None = None
-    """Candidates that score less are left out; a mention without any is NIL."""
-    types: tuple[str, ...] = ()
-    """Only concepts of one of these types."""
-    sources: tuple[str, ...] = ()
-    """Only names from one of these sources."""
-    prefixes: tuple[str, ...] = ()
-    """Only concepts whose identifier has one of these prefixes."""
-
-    def __post_init__(self) -> None:
-        if self.threshold is not None and not -1 <= self.threshold <= 1:
-            raise ConfigError(f"threshold is a cosine between -1 and 1, got {self.threshold}")
 
 
 DEFAULTS: Final = LinkSettings()

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sapbert.errors import SapbertError
-from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.linking.linker import Linker
+from sapbert.linking.settings import LinkSettings
 from sapbert.pairs.mentions import Labelled
 from sapbert.protocols import Choice
 from sapbert.training.reranking.dataset import LabelledChoice, LabelledChoices

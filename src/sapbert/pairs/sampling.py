@@ -12,24 +12,15 @@ into parts, on what other concepts it has, on the number of threads, or on the v
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sapbert.pairs.settings import Languages
+
 Ints = NDArray[np.int64]
 Keys = Callable[[Ints], NDArray[np.uint64]]
 """Gives each of some concepts, by their numbers, a key of its own that no other concept changes."""
-
-
-class Languages(StrEnum):
-    """Which names of a concept may be paired."""
-
-    ANY = "any"
-    WITHIN = "within"
-    """Only names of one language."""
-    ACROSS = "across"
-    """Only names of different languages."""
 
 
 def draw(concepts: Ints, languages: Ints, *, keys: Keys, rule: Languages, limit: int, seed: int) -> Ints:

@@ -19,33 +19,13 @@ from sapbert.artifacts import load_manifest
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.pairs.artifact import KIND as PAIRS
 from sapbert.pairs.artifact import Pairs
+from sapbert.paper.settings import ProjectionSettings
 from sapbert.protocols import Encoder
 from sapbert.text import fold
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import KIND as VOCABULARY
 
-MOST_CONCEPTS = 56
-"""Looks that can be told apart: seven colours by eight shapes."""
 _EXACT = 800
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectionSettings:
-    """Which names are laid out, and how."""
-
-    concepts: int = 14
-    names: int = 8
-    """Names of each concept; concepts with fewer are not drawn."""
-    perplexity: float = 15
-    """How many neighbours a name has in the eyes of t-SNE."""
-    seed: int = 33
-    """Same seed, same names for every model."""
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.concepts <= MOST_CONCEPTS:
-            raise ConfigError(f"from 2 to {MOST_CONCEPTS} concepts can be told apart, not {self.concepts}")
-        if self.names < 2:
-            raise ConfigError(f"a concept needs two names to lie together, got {self.names}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,25 +17,13 @@ from torch import Tensor
 
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
+from sapbert.paper.settings import SampleSettings
 from sapbert.protocols import Encoder
 from sapbert.training.alignment.mining import HardPairs, MiningSettings, mine, pair_masks
 
 BINS = 100
 EDGES: NDArray[np.float64] = np.linspace(-1, 1, BINS + 1).round(2)
 """Where bins of cosines begin and end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleSettings:
-    """Which batches are looked at, and what mining keeps of them."""
-
-    batches: int = 20
-    batch_size: int = 256
-    """Pairs a batch."""
-    margin: float = 0.2
-    """As in `MiningSettings`."""
-    seed: int = 33
-    """Same seed, same batches whatever the encoder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from sapbert.linking.linker import LinkSettings
+from sapbert.linking.settings import LinkSettings
 from sapbert.service import lookup
 from sapbert.service.link_requests import Row, call, exchange_of, link, require_kind
 from sapbert.service.linkers import Served

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from sapbert.errors import ConfigError
-from sapbert.linking.linker import Candidate, LinkSettings
+from sapbert.linking.linker import Candidate
+from sapbert.linking.settings import LinkSettings
 from sapbert.service.batching import PIECE
 from sapbert.service.linkers import Served
 from sapbert.service.middleware.guard import EXCHANGE, Exchange

@@ -14,7 +14,8 @@ from sapbert.curies import parse_curie
 from sapbert.defaults import chosen
 from sapbert.errors import ConfigError
 from sapbert.index.folder import KIND
-from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.linking.linker import Linker
+from sapbert.linking.settings import LinkSettings
 from sapbert.service.settings import LinkerSettings
 
 

@@ -15,7 +15,7 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
 from sapbert.errors import ConfigError
-from sapbert.linking.linker import LinkSettings
+from sapbert.linking.settings import LinkSettings
 from sapbert.service import lookup
 from sapbert.service.link_requests import rows_of
 from sapbert.service.linkers import Served

@@ -7,15 +7,15 @@ of millions of edges take seconds. Equal input gives equal clusters, whatever th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sapbert.vocab.settings import Trust
+
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Trust = Literal["one-to-one", "any"]
-"""Which references join: those that are the only one between two vocabularies at both ends, or every one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

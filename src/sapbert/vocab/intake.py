@@ -22,18 +22,18 @@ from itertools import product
 from os import cpu_count
 from pathlib import Path, PurePosixPath
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
 
 import polars as pl
 from xxhash import xxh3_128
 
 from sapbert.errors import FormatError
 from sapbert.vocab.delimited import BadLine, Layout, parse_block
+from sapbert.vocab.settings import OnError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-OnError = Literal["stop", "skip"]
 Progress = Callable[[str, int, int], None]
 """Told a file's name, the bytes of it read so far and its size."""
 

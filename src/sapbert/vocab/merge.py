@@ -25,11 +25,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sapbert.artifacts import MANIFEST
-from sapbert.errors import ConfigError, FormatError
-from sapbert.vocab.clusters import Clustering, Ints, Nodes, Trust, cluster, connected
+from sapbert.errors import FormatError
+from sapbert.vocab.clusters import Clustering, Ints, Nodes, cluster, connected
 from sapbert.vocab.columns import to_curies
 from sapbert.vocab.intake import Intake
 from sapbert.vocab.schema import XREFS
+from sapbert.vocab.settings import MergeSettings
 from sapbert.vocab.tables import table_source, tsv_batches
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import VocabularyWriter
@@ -37,20 +38,6 @@ from sapbert.vocab.writer import VocabularyWriter
 Codes = NDArray[np.uint32]
 _Edges = tuple[Codes, Codes]
 _IDS_A_TIME = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeSettings:
-    """How far cross-references are believed; every field is also an option of `sapbert merge`."""
-
-    trust: Trust = "one-to-one"
-    """`one-to-one` never joins two concepts of one prefix; `any` believes every reference."""
-    max_cluster: int = 20
-    """Most concepts that references may make one; a larger cluster is left apart."""
-
-    def __post_init__(self) -> None:
-        if self.max_cluster < 2:
-            raise ConfigError(f"max_cluster is at least 2, got {self.max_cluster}; 2 joins only pairs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

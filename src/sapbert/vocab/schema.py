@@ -13,11 +13,10 @@ import polars as pl
 from xxhash import xxh3_64_intdigest, xxh3_128
 
 from sapbert.vocab.columns import by_category
+from sapbert.vocab.settings import SCOPES
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
 
-SCOPES = ("exact", "related", "narrow", "broad")
-"""How a name relates to its concept, as OBO says it. `exact` where a source does not tell."""
 Scope = pl.Enum(SCOPES)
 
 NAMES: Schema = {

@@ -25,8 +25,8 @@ import polars as pl
 from sapbert.errors import FormatError
 from sapbert.vocab.delimited import Layout
 from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.settings import Format
 
-Format = Literal["tsv", "csv", "jsonl", "parquet", "biosyn"]
 FORMATS: Mapping[str, Format] = {
     ".tsv": "tsv",
     ".csv": "csv",

@@ -9,7 +9,8 @@ import pytest
 from sapbert.evaluation.run import Evaluation
 from sapbert.evaluation.thresholds import reliability_of
 from sapbert.linking.calibration.file import Calibration
-from sapbert.linking.calibration.model import Method, Platt
+from sapbert.linking.calibration.model import Platt
+from sapbert.linking.settings import Method
 from sapbert.pairs.artifact import Pairs
 from tests.cli.conftest import Done, Sapbert, left_in, one_json, refused
 from tests.encoder.tiny import tiny_bert

@@ -10,7 +10,8 @@ import pytest
 
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.linking.calibration.file import Calibration
-from sapbert.linking.calibration.model import Isotonic, Method, Platt
+from sapbert.linking.calibration.model import Isotonic, Platt
+from sapbert.linking.settings import Method
 
 CALIBRATION = Calibration(
     index="f00d",

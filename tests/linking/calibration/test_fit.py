@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.index.vectors import Vectors
-from sapbert.linking.calibration.fit import CalibrateSettings, calibrate
+from sapbert.linking.calibration.fit import calibrate
 from sapbert.linking.calibration.model import fit as calibrating
 from sapbert.linking.hybrid import Found, HybridSearch
-from sapbert.linking.linker import Linker, LinkSettings
+from sapbert.linking.linker import Linker
+from sapbert.linking.settings import CalibrateSettings, LinkSettings
 from sapbert.pairs.mentions import Labelled, read_labelled_mentions
 from sapbert.vocab.intake import Intake
 from tests.linking.conftest import Bench

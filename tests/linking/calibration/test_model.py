@@ -15,7 +15,6 @@ from sklearn.linear_model import LogisticRegression
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.linking.calibration.model import (
     Isotonic,
-    Method,
     Outcomes,
     Platt,
     brier,
@@ -28,6 +27,7 @@ from sapbert.linking.calibration.model import (
     load_curve,
     reliability,
 )
+from sapbert.linking.settings import Method
 
 outcome = st.tuples(st.integers(0, 20), st.integers(0, 5), st.booleans())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sapbert.errors import FormatError
-from sapbert.vocab.readers.tabular import TableSettings
+from sapbert.vocab.readers.settings import TableSettings
 from tests.conftest import Read
 from tests.vocab.tables import FOLDER, names_of, skipping, table, written
 

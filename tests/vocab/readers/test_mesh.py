@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from sapbert.errors import ConfigError, FormatError
 from sapbert.text import tidy
 from sapbert.vocab.intake import Intake, Release
-from sapbert.vocab.readers.mesh import MeshSettings, _records, read_mesh
+from sapbert.vocab.readers.mesh import _records, read_mesh
+from sapbert.vocab.readers.settings import MeshSettings
 from sapbert.vocab.vocabulary import Concept, Vocabulary
 from tests.conftest import GOLDEN, Read
 

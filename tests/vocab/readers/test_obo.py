@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from sapbert.errors import FormatError
-from sapbert.vocab.intake import OnError
-from sapbert.vocab.readers.obo import OboSettings, read_obo
-from sapbert.vocab.schema import SCOPES
+from sapbert.vocab.readers.obo import read_obo
+from sapbert.vocab.readers.settings import OboSettings
+from sapbert.vocab.settings import SCOPES, OnError
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.conftest import GOLDEN, Read
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from sapbert.errors import FormatError
-from sapbert.vocab.intake import OnError
-from sapbert.vocab.readers.obo import OboSettings, read_obo
+from sapbert.vocab.readers.obo import read_obo
+from sapbert.vocab.readers.settings import OboSettings
+from sapbert.vocab.settings import OnError
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.conftest import Read
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sapbert.curies import parse_curie
 from sapbert.errors import ConfigError, FormatError
 from sapbert.text import tidy
-from sapbert.vocab.readers.omop import OmopSettings, read_omop
+from sapbert.vocab.readers.omop import read_omop
+from sapbert.vocab.readers.settings import OmopSettings
 from sapbert.vocab.vocabulary import Concept, Vocabulary
 from tests.conftest import GOLDEN, Read
 

@@ -18,10 +18,11 @@ from pronto.ontology import Ontology
 
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.text import tidy
-from sapbert.vocab.intake import Intake, OnError
-from sapbert.vocab.readers.obo import OboSettings, read_obo
+from sapbert.vocab.intake import Intake
+from sapbert.vocab.readers.obo import read_obo
 from sapbert.vocab.readers.ontology import concept_curies
-from sapbert.vocab.schema import SCOPES
+from sapbert.vocab.readers.settings import OboSettings
+from sapbert.vocab.settings import SCOPES, OnError
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 from tests.conftest import GOLDEN, Read

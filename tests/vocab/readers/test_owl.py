@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from sapbert.errors import FormatError
-from sapbert.vocab.readers.obo import OboSettings, read_obo
+from sapbert.vocab.readers.obo import read_obo
+from sapbert.vocab.readers.settings import OboSettings
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.conftest import Read
 

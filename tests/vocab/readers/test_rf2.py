@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError, FormatError
 from sapbert.text import tidy
-from sapbert.vocab.readers.rf2 import SnomedSettings, read_snomed
+from sapbert.vocab.readers.rf2 import read_snomed
+from sapbert.vocab.readers.settings import SnomedSettings
 from sapbert.vocab.vocabulary import Concept, Vocabulary
 from tests.conftest import GOLDEN, Read
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError, FormatError, SapbertError
 from sapbert.vocab.intake import Intake
-from sapbert.vocab.readers.rrf import LANGUAGES, RrfSettings, read_rxnorm, read_umls
+from sapbert.vocab.readers.rrf import LANGUAGES, read_rxnorm, read_umls
+from sapbert.vocab.readers.settings import RrfSettings
 from sapbert.vocab.vocabulary import Concept, Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 from tests.conftest import GOLDEN, Read

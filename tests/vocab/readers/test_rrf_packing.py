@@ -13,7 +13,8 @@ import pytest
 from sapbert.errors import FormatError
 from sapbert.vocab import intake as intake_module
 from sapbert.vocab import writer as writer_module
-from sapbert.vocab.readers.rrf import RrfSettings, read_umls
+from sapbert.vocab.readers.rrf import read_umls
+from sapbert.vocab.readers.settings import RrfSettings
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.conftest import GOLDEN, Read
 

@@ -17,7 +17,8 @@ from sapbert.errors import ConfigError, FormatError
 from sapbert.text import tidy
 from sapbert.vocab.columns import to_curies
 from sapbert.vocab.intake import Intake
-from sapbert.vocab.readers.tabular import TableSettings, read_table
+from sapbert.vocab.readers.settings import TableSettings
+from sapbert.vocab.readers.tabular import read_table
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 from tests.conftest import Read

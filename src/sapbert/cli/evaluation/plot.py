@@ -18,8 +18,8 @@ from sapbert.errors import MissingExtraError
 if TYPE_CHECKING:
     from sapbert.evaluation.thresholds import Thresholds
     from sapbert.pairs.artifact import Pairs
-    from sapbert.paper.projection import ProjectionSettings
-    from sapbert.paper.similarities import Distribution, SampleSettings, Similarities
+    from sapbert.paper.settings import ProjectionSettings, SampleSettings
+    from sapbert.paper.similarities import Distribution, Similarities
 
 Models = Annotated[
     list[str],
@@ -82,7 +82,7 @@ def similarities(
     that it still confuses.
     """
     with extras():
-        from sapbert.paper.similarities import SampleSettings
+        from sapbert.paper.settings import SampleSettings
 
     settings = SampleSettings(batches=batches, batch_size=batch_size, margin=margin, seed=seed)
     titled = {model: model for model in models}
@@ -137,7 +137,7 @@ def tsne(
     names have a name of their own concept nearest is told beside each picture, since t-SNE bends distances.
     """
     with extras():
-        from sapbert.paper.projection import ProjectionSettings
+        from sapbert.paper.settings import ProjectionSettings
 
     settings = ProjectionSettings(concepts=concepts, names=per_concept, perplexity=perplexity, seed=seed)
     figures_of_names(names, {model: model for model in models}, [out], settings, overwrite=overwrite)

@@ -153,7 +153,7 @@ def figure1(
 ) -> None:
     """Names in the plane, coloured by concept."""
     with plot.extras():
-        from sapbert.paper.projection import ProjectionSettings
+        from sapbert.paper.settings import ProjectionSettings
 
     _require_own(out)
     settings = ProjectionSettings(concepts=concepts, names=per_concept, perplexity=perplexity)
@@ -171,7 +171,7 @@ def figure2(
 ) -> None:
     """Similarities of pairs, before and after mining."""
     with plot.extras():
-        from sapbert.paper.similarities import SampleSettings
+        from sapbert.paper.settings import SampleSettings
 
     _require_own(out)
     settings = SampleSettings(batches=batches, batch_size=batch_size)

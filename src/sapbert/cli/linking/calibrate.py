@@ -65,9 +65,9 @@ def calibrate(
     from sapbert.artifacts import require_free
     from sapbert.defaults import chosen
     from sapbert.index.folder import damage_told
-    from sapbert.linking.calibration.fit import CalibrateSettings, calibrate
-    from sapbert.linking.calibration.model import Method
+    from sapbert.linking.calibration.fit import calibrate
     from sapbert.linking.linker import Linker
+    from sapbert.linking.settings import CalibrateSettings, Method
     from sapbert.pairs.mentions import read_labelled_mentions
     from sapbert.vocab.intake import Intake
 

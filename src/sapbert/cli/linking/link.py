@@ -110,8 +110,9 @@ def link(
     table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
     """
     from sapbert.index.folder import damage_told
-    from sapbert.linking.linker import Linker, LinkSettings
+    from sapbert.linking.linker import Linker
     from sapbert.linking.reranking import open_reranker
+    from sapbert.linking.settings import LinkSettings
 
     _refuse_mentions(mentions, file)
     if out is None and (resume or overwrite):

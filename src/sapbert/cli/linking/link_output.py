@@ -18,8 +18,9 @@ from sapbert.errors import SapbertError
 if TYPE_CHECKING:
     from sapbert.linking.formats.rows import Linked, TextFormat
     from sapbert.linking.job import Outlet
-    from sapbert.linking.linker import Candidate, Linker, LinkSettings
+    from sapbert.linking.linker import Candidate, Linker
     from sapbert.linking.mention_source import MentionRow, Mentions
+    from sapbert.linking.settings import LinkSettings
     from sapbert.vocab.intake import Progress
 
 

@@ -44,7 +44,8 @@ def merge(
     """
     from sapbert.artifacts import load_manifest
     from sapbert.vocab.intake import Intake
-    from sapbert.vocab.merge import MergeSettings, merge_vocabularies
+    from sapbert.vocab.merge import merge_vocabularies
+    from sapbert.vocab.settings import MergeSettings
     from sapbert.vocab.vocabulary import Vocabulary
     from sapbert.vocab.writer import write_vocabulary
 

@@ -56,8 +56,9 @@ def pairs(
     on instead. From a pairs artifact: the reference code's text file. From such a text file: an artifact.
     """
     from sapbert.artifacts import load_manifest
-    from sapbert.pairs import artifact, draw, reference, sampling
+    from sapbert.pairs import artifact, draw, reference
     from sapbert.pairs import mentions as labelled
+    from sapbert.pairs import settings as settings_module
     from sapbert.vocab.intake import Intake
     from sapbert.vocab.vocabulary import Vocabulary
     from sapbert.vocab.writer import KIND as VOCABULARY
@@ -82,10 +83,10 @@ def pairs(
                 Vocabulary.open(source), mentions, out, prefix=prefix, overwrite=overwrite
             )
         else:
-            settings = draw.PairSettings(
+            settings = settings_module.PairSettings(
                 limit=limit,
                 seed=seed,
-                languages=sampling.Languages(languages),
+                languages=settings_module.Languages(languages),
                 weights=dict(weight),  # type: ignore[arg-type]  # parsed by named_number
             )
             made = draw.draw_pairs(

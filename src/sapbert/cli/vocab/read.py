@@ -82,7 +82,8 @@ def umls(
 
     MRREL (tradenames), MRSTY (types), MRRANK (preferred names) and MRCUI (retired ids) are used if there.
     """
-    from sapbert.vocab.readers.rrf import RrfSettings, read_umls
+    from sapbert.vocab.readers.rrf import read_umls
+    from sapbert.vocab.readers.settings import RrfSettings
 
     settings = RrfSettings(
         languages=tuple(languages),
@@ -108,7 +109,8 @@ def rxnorm(
 
     RXNREL (tradenames) and RXNSTY (types) are used if there.
     """
-    from sapbert.vocab.readers.rrf import RrfSettings, read_rxnorm
+    from sapbert.vocab.readers.rrf import read_rxnorm
+    from sapbert.vocab.readers.settings import RrfSettings
 
     settings = RrfSettings(sources=tuple(sources), keep_suppressed=keep_suppressed, tradenames=tradenames)
     _run("rxnorm", lambda w, i: read_rxnorm(path, w, i, settings), settings, out, on_error, overwrite, json)
@@ -132,7 +134,7 @@ def obo(
 ) -> None:
     """HPO, Mondo, GO, ChEBI …: OBO, OBO Graphs JSON or OWL."""
     from sapbert.vocab.readers.obo import read_obo
-    from sapbert.vocab.readers.ontology import OboSettings
+    from sapbert.vocab.readers.settings import OboSettings
 
     settings = OboSettings(scopes=tuple(scopes))
     _run("obo", lambda w, i: read_obo(path, w, i, settings), settings, out, on_error, overwrite, json)
@@ -154,7 +156,8 @@ def snomed(
     json: Json = False,
 ) -> None:
     """SNOMED CT: the RF2 Snapshot of a release folder or zip."""
-    from sapbert.vocab.readers.rf2 import SnomedSettings, read_snomed
+    from sapbert.vocab.readers.rf2 import read_snomed
+    from sapbert.vocab.readers.settings import SnomedSettings
 
     settings = SnomedSettings(languages=tuple(languages), refsets=tuple(refsets))
     _run("snomed", lambda w, i: read_snomed(path, w, i, settings), settings, out, on_error, overwrite, json)
@@ -178,7 +181,8 @@ def mesh(
 
     Tree letters become types.
     """
-    from sapbert.vocab.readers.mesh import MeshSettings, read_mesh
+    from sapbert.vocab.readers.mesh import read_mesh
+    from sapbert.vocab.readers.settings import MeshSettings
 
     settings = MeshSettings(level=level.value, keep_permuted=keep_permuted)
     _run("mesh", lambda w, i: read_mesh(path, w, i, settings), settings, out, on_error, overwrite, json)
@@ -212,7 +216,8 @@ def omop(
 
     CONCEPT.csv and CONCEPT_SYNONYM.csv are read.
     """
-    from sapbert.vocab.readers.omop import OmopSettings, read_omop
+    from sapbert.vocab.readers.omop import read_omop
+    from sapbert.vocab.readers.settings import OmopSettings
 
     settings = OmopSettings(
         vocabularies=tuple(vocabularies),
@@ -253,7 +258,8 @@ def table(
 
     One row a name, or one a concept with its synonyms joined.
     """
-    from sapbert.vocab.readers.tabular import TableSettings, read_table
+    from sapbert.vocab.readers.settings import TableSettings
+    from sapbert.vocab.readers.tabular import read_table
 
     settings = TableSettings(
         format=format.value if format else None,

@@ -16,7 +16,8 @@ import numpy as np
 
 from sapbert.artifacts import create_file
 from sapbert.errors import ArtifactError, ConfigError
-from sapbert.linking.calibration.model import Curve, Method, load_curve
+from sapbert.linking.calibration.model import Curve, load_curve
+from sapbert.linking.settings import Method
 from sapbert.version import __version__
 
 KIND = "calibration"

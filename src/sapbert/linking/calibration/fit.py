@@ -7,18 +7,17 @@ not have is not left out: whatever it is answered is wrong, and confidence has t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.errors import ConfigError, SapbertError
+from sapbert.errors import SapbertError
 from sapbert.index.entries import Entries
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.calibration.model import (
     Cut,
-    Method,
     Outcomes,
     choose_cut,
     cuts,
@@ -27,33 +26,14 @@ from sapbert.linking.calibration.model import (
     reliability_report,
 )
 from sapbert.linking.hybrid import Found, HybridSearch, best_are_right, best_weight
-from sapbert.linking.linker import BATCH, Linker, LinkSettings
+from sapbert.linking.linker import BATCH, Linker
+from sapbert.linking.settings import CalibrateSettings, LinkSettings
 from sapbert.pairs.mentions import Labelled
 
 _STEPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Thresholds that are reported."""
 _DEPTH = 20
 """Names by vector and by spelling among which a weight chooses."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrateSettings:
-    """What is fitted; every field is also an option of `sapbert calibrate`."""
-
-    method: Method = Method.AUTO
-    """The curve from scores to confidence."""
-    precision: float | None = None
-    """Wanted share of right answers; what is less sure becomes NIL."""
-    exact: bool = True
-    """Names equal after folding answer first, as in `sapbert link`."""
-    sparse_weight: float | None = None
-    """What spelling counts beside vectors; not given, it is fitted where the index knows spelling."""
-
-    def __post_init__(self) -> None:
-        if self.precision is not None and not 0 < self.precision <= 1:
-            raise ConfigError(
-                f"precision is a share above 0 and up to 1, got {self.precision}; 0.95 means 95%"
-            )
 
 
 def calibrate(linker: Linker, labelled: Sequence[Labelled], settings: CalibrateSettings) -> Calibration:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.errors import ConfigError, SapbertError
+from sapbert.linking.settings import Method
 
 Floats = NDArray[np.float64]
 FOLDS = 5
@@ -28,14 +28,6 @@ BINS = 10
 _FEWEST = 50
 """Answers below which a curve, or the precision of a cut, would be guesswork."""
 _NEWTON_STEPS = 50
-
-
-class Method(StrEnum):
-    """Which curve is fitted."""
-
-    AUTO = "auto"
-    PLATT = "platt"
-    ISOTONIC = "isotonic"
 
 
 class Outcomes(NamedTuple):

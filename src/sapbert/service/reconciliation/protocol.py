@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 
 from sapbert.curies import parse_curie
-from sapbert.linking.linker import LinkSettings
+from sapbert.linking.settings import LinkSettings
 from sapbert.service import lookup
 from sapbert.service.link_requests import Row, link, rows_of
 from sapbert.service.linkers import Served

@@ -16,13 +16,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import polars as pl
 
-from sapbert.errors import ConfigError, FormatError
+from sapbert.errors import FormatError
 from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.readers.settings import MeshSettings
 from sapbert.vocab.schema import ALIASES, TYPES, XREFS
 from sapbert.vocab.writer import VocabularyWriter
 
@@ -63,22 +64,6 @@ _OPPOSITE = {"narrow": "broad", "broad": "narrow", "related": "related"}
 _ROWS_A_FRAME = 100_000
 _NO_ELEMENTS = 3
 """Expat's code for a document that ends too early."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeshSettings:
-    """What to take from MeSH; every field is also an option of `sapbert read mesh`."""
-
-    level: Literal["descriptor", "concept"] = "descriptor"
-    """`descriptor`: one concept a record (`mesh:D008881`), its looser terms marked by their scope.
-    `concept`: one a MeSH concept (`mesh:M0013739`), whose terms are strict synonyms; the record is its
-    cross-reference, and an alias of its preferred concept."""
-    keep_permuted: bool = False
-    """Also take terms that only put the words of another in another order (`Headache, Migraine`)."""
-
-    def __post_init__(self) -> None:
-        if self.level not in ("descriptor", "concept"):
-            raise ConfigError(f"level is descriptor or concept, got {self.level!r}")
 
 
 def read_mesh(path: Path, writer: VocabularyWriter, intake: Intake, settings: MeshSettings) -> None:

@@ -20,8 +20,9 @@ import polars as pl
 from sapbert.errors import FormatError
 from sapbert.vocab.intake import Intake, Release, Source, ordered_map
 from sapbert.vocab.readers.obograph import read_obograph
-from sapbert.vocab.readers.ontology import OboSettings, Ontology
+from sapbert.vocab.readers.ontology import Ontology
 from sapbert.vocab.readers.owl import read_owl
+from sapbert.vocab.readers.settings import OboSettings
 from sapbert.vocab.writer import VocabularyWriter
 
 __all__ = ["OboSettings", "read_obo"]

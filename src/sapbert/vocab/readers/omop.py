@@ -8,7 +8,6 @@ are found. Names are English in CONCEPT.csv by OMOP's rule; a synonym says its l
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +17,7 @@ from sapbert.errors import ConfigError, FormatError
 from sapbert.vocab.columns import to_curies
 from sapbert.vocab.delimited import Layout
 from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.readers.settings import OmopSettings
 from sapbert.vocab.writer import VocabularyWriter
 
 LANGUAGES = {
@@ -37,20 +37,6 @@ _CONCEPT = (
 )  # fmt: skip
 _SYNONYM = ("concept_id", "concept_synonym_name", "language_concept_id")
 _NO_MATCHING_CONCEPT = "0"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OmopSettings:
-    """What to take from an Athena download; every field is also an option of `sapbert read omop`."""
-
-    vocabularies: tuple[str, ...] = ()
-    """Vocabularies to keep, as `vocabulary_id` spells them (`SNOMED`); none given keeps every one."""
-    domains: tuple[str, ...] = ()
-    """Domains to keep (`Condition`); none given keeps every one."""
-    standard_only: bool = False
-    """Keep only standard concepts (`standard_concept` is `S`), the ones OMOP data is mapped to."""
-    keep_invalid: bool = False
-    """Also take concepts that OMOP calls deleted or replaced (`invalid_reason`)."""
 
 
 def read_omop(path: Path, writer: VocabularyWriter, intake: Intake, settings: OmopSettings) -> None:

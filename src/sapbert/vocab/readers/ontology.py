@@ -11,13 +11,13 @@ every page with an underscore in its address would be a concept.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import polars as pl
 
-from sapbert.errors import ConfigError, FormatError
+from sapbert.errors import FormatError
 from sapbert.vocab.columns import to_curies
-from sapbert.vocab.schema import SCOPES
+from sapbert.vocab.readers.settings import OboSettings
+from sapbert.vocab.settings import SCOPES
 from sapbert.vocab.writer import VocabularyWriter
 
 RANKS = {"name": 2, "second name": 1}
@@ -45,19 +45,6 @@ ANNOTATIONS = {
 DEFAULT_NAMESPACE = f"{_OBO}default-namespace"
 _PURL = "http://purl.obolibrary.org/obo/"
 _IRI = r"^.*[/#]([A-Za-z][A-Za-z0-9.\-]*(?:_[A-Za-z]+)*)_([^/#_\s]*[0-9][^/#_\s]*)$"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OboSettings:
-    """What to take from an ontology; every field is also an option of `sapbert read obo`."""
-
-    scopes: tuple[str, ...] = ("exact", "related")
-    """Scopes of the synonyms to keep, of exact, related, narrow and broad; a concept's own name always is."""
-
-    def __post_init__(self) -> None:
-        for scope in self.scopes:
-            if scope not in SCOPES:
-                raise ConfigError(f"there is no synonym scope {scope!r}; choose of {', '.join(SCOPES)}")
 
 
 class Ontology:

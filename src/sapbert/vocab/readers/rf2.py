@@ -12,7 +12,6 @@ preferred, language refsets say (American and British English have one each). Te
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +19,7 @@ import polars as pl
 from sapbert.errors import ConfigError, FormatError
 from sapbert.vocab.delimited import Layout
 from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.readers.settings import SnomedSettings
 from sapbert.vocab.writer import VocabularyWriter
 
 FULLY_SPECIFIED = "900000000000003001"
@@ -37,18 +37,6 @@ _LANGUAGE_REFSET = (
 
 _TAGGED = r"^\s*(.*\S)\s*\(([^()]+)\)\s*$"
 _CURIE = "snomedct:" + pl.col("conceptId")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnomedSettings:
-    """What to take from a release; every field is also an option of `sapbert read snomed`."""
-
-    languages: tuple[str, ...] = ("all",)
-    """Languages to keep, as ISO codes (`en`, `es`); `all` keeps every one of the release."""
-    refsets: tuple[str, ...] = ()
-    """Language refsets by id, the most important first: 900000000000509007 is American English,
-    900000000000508004 British. Only names that one of them accepts are kept, and what the first prefers is
-    preferred. None given: every active name is kept, and what most refsets prefer is preferred."""
 
 
 def read_snomed(path: Path, writer: VocabularyWriter, intake: Intake, settings: SnomedSettings) -> None:

@@ -18,6 +18,7 @@ from sapbert.errors import ConfigError, FormatError
 from sapbert.vocab.concepts import Concepts
 from sapbert.vocab.delimited import Layout
 from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.readers.settings import RrfSettings
 from sapbert.vocab.writer import Spooled, VocabularyWriter
 
 LANGUAGES = {
@@ -28,24 +29,6 @@ LANGUAGES = {
 }  # fmt: skip
 """UMLS code → ISO 639-1, which all other vocabularies use."""
 TRADENAME_LINKS = ("has_tradename", "tradename_of")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RrfSettings:
-    """What to take from a release; every field is also an option of `sapbert read umls` and `rxnorm`."""
-
-    languages: tuple[str, ...] = ("ENG",)
-    """Languages to keep, as UMLS (`ENG`) or ISO codes (`en`); `all` keeps every one."""
-    sources: tuple[str, ...] = ()
-    """Source abbreviations (SAB) to keep; none given keeps every one."""
-    keep_suppressed: bool = False
-    """Also take rows that the release marks as suppressed or obsolete."""
-    tradenames: bool = True
-    """Join the names of a drug and its brands."""
-
-    def __post_init__(self) -> None:
-        if not self.languages:
-            raise ConfigError("no language is given; `all` takes every one")
 
 
 @dataclass(frozen=True, slots=True)

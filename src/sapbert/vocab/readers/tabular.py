@@ -8,22 +8,21 @@ without it the first name of a concept, in the order of the file, is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import polars as pl
 
-from sapbert.curies import parse_curie
-from sapbert.errors import ConfigError, FormatError
+from sapbert.errors import FormatError
 from sapbert.vocab.columns import to_curies
 from sapbert.vocab.intake import Intake, Source
 from sapbert.vocab.readers.biosyn import BiosynSettings, read_biosyn
 from sapbert.vocab.readers.rrf import LANGUAGES
+from sapbert.vocab.readers.settings import TableSettings
+from sapbert.vocab.settings import Format
 from sapbert.vocab.tables import (
     Batch,
     Choose,
-    Format,
     csv_batches,
     format_of,
     jsonl_batches,
@@ -49,47 +48,6 @@ FLAGS = {
 }
 """What a preferred column may hold, in any case."""
 _HIGHEST_RANK = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSettings:
-    """How to read a table; every field is also an option of `sapbert read table`."""
-
-    format: Format | None = None
-    """`tsv`, `csv`, `jsonl`, `parquet` or `biosyn`; none given, told by the file's name."""
-    id_column: str | None = None
-    """Column of the concept's id; by default the first of concept_id, id, curie, code, cui, identifier."""
-    name_column: str | None = None
-    """By default the first of name, label, preferred_label, term, concept_name, str."""
-    synonyms_column: str | None = None
-    """More names of the row's concept; by default the first of synonyms, synonym, aliases."""
-    preferred_column: str | None = None
-    """1/0, true/false or yes/no; by default the first of is_preferred, preferred."""
-    language_column: str | None = None
-    """By default the first of language, lang."""
-    source_column: str | None = None
-    """By default the first of source, sab."""
-    types_column: str | None = None
-    """By default the first of types, type, semantic_types, semantic_type, categories, category."""
-    separator: str = "|"
-    """Parts the synonyms, types or ids of one field."""
-    prefix: str | None = None
-    """Prefix of ids that come without one: `mesh` makes `D009203` `mesh:D009203`."""
-    language: str | None = None
-    """Language of all names; by default what the column says, `en` without one."""
-    source: str | None = None
-    """Source of all names; by default what the column says, the id's prefix without one."""
-
-    def __post_init__(self) -> None:
-        if self.prefix is not None and parse_curie("1", prefix=self.prefix) is None:
-            raise ConfigError(
-                f"{self.prefix!r} is no prefix; it is what stands before the colon in mesh:D009203"
-            )
-        if not self.separator:
-            raise ConfigError("separator is empty; '|' is the usual one")
-        for what in ("language", "source"):
-            if getattr(self, what) is not None and getattr(self, f"{what}_column") is not None:
-                raise ConfigError(f"give {what} or {what}_column, not both")
 
 
 def read_table(path: Path, writer: VocabularyWriter, intake: Intake, settings: TableSettings) -> None:

@@ -1,0 +1,31 @@
+"""Settings shared by the vocabulary stage; imports nothing heavy, so `--help` is fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sapbert.errors import ConfigError
+
+Format = Literal["tsv", "csv", "jsonl", "parquet", "biosyn"]
+"""File formats of a table of names."""
+OnError = Literal["stop", "skip"]
+"""What to do with a bad row: stop with an error, or skip and count it."""
+Trust = Literal["one-to-one", "any"]
+"""Which cross-references join concepts: one-to-one references between two vocabularies, or all."""
+SCOPES = ("exact", "related", "narrow", "broad")
+"""How a name relates to its concept, in OBO's terms; `exact` if the source does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeSettings:
+    """How vocabularies are merged; every field is also an option of `sapbert merge`."""
+
+    trust: Trust = "one-to-one"
+    """`one-to-one` never joins two concepts with the same prefix; `any` accepts every cross-reference."""
+    max_cluster: int = 20
+    """Largest number of concepts joined into one; larger clusters are not joined."""
+
+    def __post_init__(self) -> None:
+        if self.max_cluster < 2:
+            raise ConfigError(f"max_cluster is at least 2, got {self.max_cluster}; 2 joins only pairs")
