@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from results import write_results
 from sapbert.training.biosyn.candidates import CandidateSearch
-from sapbert.training.biosyn.dataset import LabelledMentions
+from sapbert.training.biosyn.dataset import BiosynDataset
 from sapbert.training.biosyn.trainer import candidates
 
 NAMES, MENTIONS, MINUTES = 15_000_000, 1_000, 120
@@ -77,7 +77,7 @@ def prepare(work: Path, names: int, mentions: int) -> None:
     """Write a vocabulary of invented names, and mentions that are some of them with a letter left out."""
     import polars as pl
 
-    from sapbert.training.biosyn.dataset_writer import write_labelled
+    from sapbert.training.biosyn.dataset_writer import write_biosyn_dataset
     from sapbert.vocab.intake import Intake
     from sapbert.vocab.vocabulary import Vocabulary
     from sapbert.vocab.writer import write_vocabulary
@@ -101,7 +101,7 @@ def prepare(work: Path, names: int, mentions: int) -> None:
     labelled = chosen.select(mention=pl.col("name").str.slice(1), concept_ids="concept_id")
     labelled.write_csv(work / "train.tsv", separator="\t")
     memory.at("sorting names")
-    write_labelled(vocabulary, work / "train.tsv", work / "labelled")
+    write_biosyn_dataset(vocabulary, work / "train.tsv", work / "labelled")
     shutil.rmtree(work / "vocabulary")  # room for vectors
     tell({"seconds": round(time.perf_counter() - begun, 1), **memory.stop()})
 
@@ -128,7 +128,7 @@ class MadeVectors:
 
 def seek(work: Path, _names: int, _mentions: int) -> None:
     memory = Memory(work)
-    labelled, encoder = LabelledMentions.open(work / "labelled"), MadeVectors(memory)
+    labelled, encoder = BiosynDataset.open(work / "labelled"), MadeVectors(memory)
     candidates.EXACT = min(candidates.EXACT, len(labelled.entries) - 1)  # codes, as for a huge dictionary
     search, seconds, shares = CandidateSearch(labelled, work / "run", K), [], []
     for share in (0.5, 1.0):

@@ -35,7 +35,7 @@ from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.linking.linker import Linker
 from sapbert.linking.search import DenseSearch
 from sapbert.linking.settings import LinkSettings
-from sapbert.pairs.mentions import Labelled, read_labelled_mentions
+from sapbert.mentions import LabelledMention, read_labelled_mentions
 from sapbert.protocols import Encoder, Index
 from sapbert.vocab.intake import Intake
 from sapbert.vocab.vocabulary import Vocabulary
@@ -115,13 +115,13 @@ def main() -> None:
     write_results("default_index", {**about, "layouts": figures}, ("numpy", "faiss-cpu", "onnxruntime"))
 
 
-def known(table: Path, entries: Entries) -> list[Labelled]:
+def known(table: Path, entries: Entries) -> list[LabelledMention]:
     """Read the mentions whose concept the vocabulary has."""
-    labelled = read_labelled_mentions(table, "mesh", Intake())
-    return [mention for mention in labelled if (entries.concepts_of(sorted(mention.concepts)) >= 0).any()]
+    labelled = read_labelled_mentions(table, Intake(), prefix="mesh")
+    return [mention for mention in labelled if (entries.concepts_of(sorted(mention.concept_ids)) >= 0).any()]
 
 
-def inverted_names(vocabulary: Vocabulary, full: Entries) -> list[Labelled]:
+def inverted_names(vocabulary: Vocabulary, full: Entries) -> list[LabelledMention]:
     """A sample of the names that layouts leave out, with their concepts."""
     with TemporaryDirectory() as place:
         kept = write_entries(vocabulary, Path(place), inverted=False)
@@ -130,13 +130,16 @@ def inverted_names(vocabulary: Vocabulary, full: Entries) -> list[Labelled]:
     rows = left_out[np.linspace(0, len(left_out) - 1, INVERTED).astype(np.int64)].tolist()
     concepts = (full.link_concepts[full.links_of(row)] for row in rows)
     return [
-        Labelled(names[row], frozenset(full.concepts.take(own)))
+        LabelledMention(names[row], frozenset(full.concepts.take(own)))
         for row, own in zip(rows, concepts, strict=True)
     ]
 
 
 def measure(
-    folder: Path, encoder: Remembered, sets: Mapping[str, list[Labelled]], inverted: list[Labelled]
+    folder: Path,
+    encoder: Remembered,
+    sets: Mapping[str, list[LabelledMention]],
+    inverted: list[LabelledMention],
 ) -> dict[str, Any]:
     """Link all mentions with the index in `folder`."""
     index, entries, manifest = open_index(folder, threads=1)
@@ -154,11 +157,11 @@ def measure(
     }
 
 
-def accuracy(linker: Linker, mentions: Sequence[Labelled], *, exact: bool = True) -> dict[str, float]:
+def accuracy(linker: Linker, mentions: Sequence[LabelledMention], *, exact: bool = True) -> dict[str, float]:
     """Percent of mentions whose concept is the first candidate, and among the first five."""
     answers = linker.link([mention.text for mention in mentions], k=5, settings=LinkSettings(exact=exact))
     right = [
-        [candidate.concept in mention.concepts for candidate in found]
+        [candidate.concept in mention.concept_ids for candidate in found]
         for mention, found in zip(mentions, answers, strict=True)
     ]
     first, fifth = (100 * np.mean([any(own[:k]) for own in right]) for k in (1, 5))
@@ -186,7 +189,7 @@ def show(_name: str, done: int, total: int) -> None:
     print(f"\r{done:,} of {total:,} names", end="", file=sys.stderr, flush=True)
 
 
-def _milliseconds(index: Index, encoder: Encoder, mentions: Sequence[Labelled]) -> float:
+def _milliseconds(index: Index, encoder: Encoder, mentions: Sequence[LabelledMention]) -> float:
     vectors = encoder.encode([mention.text for mention in mentions[:TIMED]])
     start = time.perf_counter()
     for vector in vectors:

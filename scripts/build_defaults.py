@@ -33,7 +33,7 @@ from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.linking.calibration.fit import calibrate
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import CalibrateSettings
-from sapbert.pairs.mentions import read_labelled_mentions
+from sapbert.mentions import read_labelled_mentions
 from sapbert.vocab.intake import Intake
 from sapbert.vocab.readers.mesh import TREES
 from sapbert.vocab.vocabulary import Vocabulary
@@ -174,7 +174,9 @@ def build_calibration(home: Path, tables: Sequence[Path], prefix: str) -> None:
     target = home / CALIBRATION
     target.unlink(missing_ok=True)  # one of another index would keep this one from being opened
     os.environ[HOME] = str(home)
-    labelled = [mention for table in tables for mention in read_labelled_mentions(table, prefix, Intake())]
+    labelled = [
+        mention for table in tables for mention in read_labelled_mentions(table, Intake(), prefix=prefix)
+    ]
     fitted = calibrate(Linker.open(), labelled, CalibrateSettings())
     fitted.write(target)
     print(f"right {fitted.report['right']:.1%} of {fitted.report['mentions']:,} mentions -> {target}")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sapbert.errors import FormatError, SapbertError
 from sapbert.linking.mention_source import Mentions, lines, listed
-from sapbert.linking.mention_tables import read_labelled, read_mentions
+from sapbert.linking.mention_tables import read_mentions
 from sapbert.vocab.intake import Intake
 from tests.conftest import GOLDEN
 
@@ -175,14 +175,3 @@ def test_parquet_and_jsonl_give_back_any_text(
 
     assert read(folder / "t.parquet")[0] == found
     assert read(folder / "t.jsonl")[0] == found
-
-
-def test_labelled_mentions_are_read_as_pairs_reads_them(save: Save) -> None:
-    path = save(
-        "t.tsv",
-        b"mention\tconcept_ids\nWidowmaker\tD009203\nwidowmaker\tD009203\na|b\tD000001|D000002\n?\tx\n",
-    )
-    assert sorted(read_labelled(path, None)) == [
-        ("a", "mesh:D000001"), ("b", "mesh:D000002"), ("widowmaker", "mesh:D009203")
-    ]  # fmt: skip
-    assert ("?", "hp:x") in read_labelled(path, "hp")

@@ -20,7 +20,7 @@ from sapbert.linking.reranker_examples import label_choices
 from sapbert.linking.reranking import RERANKED, open_reranker, rerank
 from sapbert.linking.search import DenseSearch
 from sapbert.linking.settings import LinkSettings, Method
-from sapbert.pairs.mentions import Labelled
+from sapbert.mentions import LabelledMention
 from sapbert.protocols import Choice
 from tests.linking.conftest import Bench
 
@@ -179,11 +179,11 @@ def test_the_order_is_by_exactness_score_and_place(rows: list[tuple[str, float, 
 
 def test_the_candidates_of_labelled_mentions_say_which_are_right(bench: Bench) -> None:
     labelled = [
-        Labelled("cold", frozenset(["mesh:D2"]), "a cold"),
-        Labelled("cold", frozenset(["mesh:D2"]), "a cold"),
-        Labelled("cold", frozenset(["hp:1", "mesh:D2"]), "so cold"),
-        Labelled("hart atack", frozenset(["mesh:D9", "mesh:D404"])),  # the first is an alias
-        Labelled("unheard of", frozenset(["mesh:D404"])),
+        LabelledMention("cold", frozenset(["mesh:D2"]), "a cold"),
+        LabelledMention("cold", frozenset(["mesh:D2"]), "a cold"),
+        LabelledMention("cold", frozenset(["hp:1", "mesh:D2"]), "so cold"),
+        LabelledMention("hart atack", frozenset(["mesh:D9", "mesh:D404"])),  # the first is an alias
+        LabelledMention("unheard of", frozenset(["mesh:D404"])),
     ]
     made = label_choices(bench.linker, labelled, candidates=3, context=True, inputs={"a": {}})
 
@@ -202,7 +202,7 @@ def test_the_candidates_of_labelled_mentions_say_which_are_right(bench: Bench) -
 def test_what_is_learned_is_what_the_search_found(bench: Bench) -> None:
     [[nearest]] = bench.linker.link(["hart atack"], k=1)
     bench.linker.add_mentions([("hart atack", "hp:2")])  # which then answers before the search does
-    labelled = [Labelled("hart atack", frozenset(["mesh:D1"]))]
+    labelled = [LabelledMention("hart atack", frozenset(["mesh:D1"]))]
     [made] = label_choices(bench.linker, labelled, candidates=3, context=False, inputs={}).choices
 
     assert (made.choice.names[0], made.choice.scores[0]) == (nearest.name, nearest.score)
@@ -211,7 +211,7 @@ def test_what_is_learned_is_what_the_search_found(bench: Bench) -> None:
 def test_mentions_of_another_vocabulary_are_refused(bench: Bench) -> None:
     with pytest.raises(SapbertError, match="no mention has a concept of the index"):
         label_choices(
-            bench.linker, [Labelled("a", frozenset(["y:1"]))], candidates=3, context=False, inputs={}
+            bench.linker, [LabelledMention("a", frozenset(["y:1"]))], candidates=3, context=False, inputs={}
         )
 
 

@@ -167,8 +167,8 @@ def test_identifiers_of_mesh_and_omim_need_no_prefix(pair: Pair) -> None:
     assert pairs_of(pairs) == with_names("omim:114480", "mamma ca", {"brca"})
 
 
-def test_identifiers_without_a_prefix_are_told_apart_from_unknown_ones(pair: Pair) -> None:
-    with pytest.raises(FormatError, match=r"train\.tsv:2: the id 'X-1' has no prefix \(give --prefix"):
+def test_an_error_about_ids_without_a_prefix_names_the_option(pair: Pair) -> None:
+    with pytest.raises(SapbertError, match=r"train\.tsv: no mention has a concept of .*--prefix mesh"):
         pair(("mamma ca", "X-1"), prefix=None)
 
 

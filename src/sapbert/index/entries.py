@@ -119,6 +119,15 @@ class Entries:
         numbers[missing[rows >= 0]] = self.alias_concepts[rows[rows >= 0]]
         return numbers
 
+    def resolve(self, curies: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Map ids, which may be aliases, to the id of their concept; leave out unknown ones."""
+        numbers = self.concepts_of(curies).tolist()
+        return {
+            curie: (self.concepts[number],)
+            for curie, number in zip(curies, numbers, strict=True)
+            if number >= 0
+        }
+
     def links_of(self, row: int) -> slice:
         """Where the links of a row lie in `link_concepts` and `link_sources`."""
         return slice(int(self.link_offsets[row]), int(self.link_offsets[row + 1]))

@@ -18,7 +18,6 @@ import polars as pl
 from sapbert.errors import FormatError
 from sapbert.linking.formats.rows import RANK
 from sapbert.linking.mention_source import BOM, COLUMN, MentionRow, Mentions, lines
-from sapbert.pairs import mentions as labelled
 from sapbert.vocab.intake import Intake, Source
 from sapbert.vocab.tables import (
     csv_delimiter,
@@ -69,16 +68,6 @@ def count_linked(links: Path, mentions: Mentions) -> int | None:
     except FormatError:
         return None
     return count
-
-
-def read_labelled(path: Path, prefix: str | None) -> list[tuple[str, str]]:
-    """Read labelled mentions, as `sapbert pairs --mentions` takes them: each with an identifier.
-
-    `prefix` is for identifiers that come without one; those of MeSH and OMIM are known by their form.
-    """
-    mentions = labelled.read_mentions(path, Intake())
-    known = labelled.label_mentions(mentions, prefix).drop_nulls("concept_id")
-    return list(known.select("text", "concept_id").unique(maintain_order=True).iter_rows())
 
 
 def _raw_lines(source: Source, intake: Intake) -> Iterator[bytes]:

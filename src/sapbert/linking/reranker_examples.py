@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sapbert.errors import SapbertError
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import LinkSettings
-from sapbert.pairs.mentions import Labelled
+from sapbert.mentions import LabelledMention, no_known_concept, resolve_concepts
 from sapbert.protocols import Choice
 from sapbert.training.reranking.dataset import LabelledChoice, LabelledChoices
 
 
 def label_choices(
     linker: Linker,
-    labelled: Sequence[Labelled],
+    labelled: Sequence[LabelledMention],
     *,
     candidates: int,
     context: bool,
@@ -30,16 +29,10 @@ def label_choices(
     Mentions of concepts that the index does not have are left out.
     """
     distinct = list(dict.fromkeys(labelled))
-    curies = sorted(set().union(*(mention.concepts for mention in distinct)))
-    numbers = linker.entries.concepts_of(curies).tolist()
-    # Identifiers may be aliases, while candidates have those of their concepts.
-    concepts = linker.entries.concepts
-    named = {curie: concepts[number] for curie, number in zip(curies, numbers, strict=True) if number >= 0}
-    gold = [{named[curie] for curie in mention.concepts if curie in named} for mention in distinct]
-    known = [(mention, right) for mention, right in zip(distinct, gold, strict=True) if right]
+    known = [own for own in resolve_concepts(distinct, linker.entries.resolve) if own.concept_ids]
     if not known:
-        raise SapbertError("no mention has a concept of the index; give --prefix if identifiers have none")
-    texts = [mention.text for mention, _ in known]
+        raise no_known_concept(distinct, "the index")
+    texts = [mention.text for mention in known]
     found = linker.link(texts, k=candidates, settings=LinkSettings(exact=False))
     choices = [
         LabelledChoice(
@@ -49,8 +42,8 @@ def label_choices(
                 tuple(candidate.score for candidate in own),
                 mention.context,
             ),
-            tuple(candidate.concept in right for candidate in own),
+            tuple(candidate.concept in mention.concept_ids for candidate in own),
         )
-        for (mention, right), own in zip(known, found, strict=True)
+        for mention, own in zip(known, found, strict=True)
     ]
     return LabelledChoices(choices=choices, context=context, inputs=inputs)

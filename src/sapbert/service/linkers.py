@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from sapbert.artifacts import load_manifest
 from sapbert.curies import parse_curie
 from sapbert.defaults import chosen
-from sapbert.errors import ConfigError
 from sapbert.index.folder import KIND
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import LinkSettings
@@ -65,8 +64,12 @@ def _open(name: str, settings: LinkerSettings, threads: int | None) -> Served:
         calibration=settings.calibration,
     )
     if settings.mentions is not None:
-        from sapbert.linking.mention_tables import read_labelled
+        from sapbert.mentions import no_known_concept, read_labelled_mentions, text_concept_pairs
+        from sapbert.vocab.intake import Intake
 
-        if not linker.add_mentions(read_labelled(settings.mentions, settings.mentions_prefix)):
-            raise ConfigError(f"{settings.mentions}: no mention has a concept of {settings.index}")
+        mentions = read_labelled_mentions(settings.mentions, Intake(), prefix=settings.mentions_prefix)
+        if not linker.add_mentions(text_concept_pairs(mentions)):
+            raise no_known_concept(
+                mentions, settings.index, table=settings.mentions, option="--mentions-prefix"
+            )
     return Served(name, settings.title or name, linker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,7 @@ from sapbert.linking.calibration.model import fit as calibrating
 from sapbert.linking.hybrid import Found, HybridSearch
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import CalibrateSettings, LinkSettings
-from sapbert.pairs.mentions import Labelled, read_labelled_mentions
-from sapbert.vocab.intake import Intake
+from sapbert.mentions import LabelledMention
 from tests.linking.conftest import Bench
 
 GOLD = {
@@ -30,7 +30,7 @@ GOLD = {
     "chest pains": "hp:2",
 }
 MENTIONS = [
-    Labelled(f"{text} {number}", frozenset([concept]))
+    LabelledMention(f"{text} {number}", frozenset([concept]))
     for text, concept in GOLD.items()
     for number in range(12)
 ]
@@ -45,7 +45,7 @@ def hybrid(bench: Bench, folder: Path, weight: float = 1.0) -> Linker:
 
 
 def test_a_calibration_says_how_often_such_answers_were_right(bench: Bench) -> None:
-    wrong = [Labelled(f"unheard of {number}", frozenset(["mesh:D404"])) for number in range(20)]
+    wrong = [LabelledMention(f"unheard of {number}", frozenset(["mesh:D404"])) for number in range(20)]
 
     fitted = calibrate(bench.linker, [*MENTIONS, *wrong], CalibrateSettings())
 
@@ -63,7 +63,7 @@ def test_a_calibration_says_how_often_such_answers_were_right(bench: Bench) -> N
 
 
 def test_the_threshold_reaches_the_wanted_precision(bench: Bench) -> None:
-    wrong = [Labelled(f"unheard of {number}", frozenset()) for number in range(20)]
+    wrong = [LabelledMention(f"unheard of {number}", frozenset()) for number in range(20)]
     labelled = [*MENTIONS, *wrong]
 
     fitted = calibrate(bench.linker, labelled, CalibrateSettings(precision=0.95))
@@ -78,21 +78,21 @@ def test_the_threshold_reaches_the_wanted_precision(bench: Bench) -> None:
 
 
 def test_identifiers_may_be_aliases(bench: Bench) -> None:
-    labelled = [mention._replace(concepts=frozenset(["mesh:D9"])) for mention in MENTIONS[:60]]
+    labelled = [replace(mention, concept_ids=frozenset(["mesh:D9"])) for mention in MENTIONS[:60]]
 
     assert calibrate(bench.linker, labelled, CalibrateSettings()).report["right"] > 0.5
 
 
 def test_without_a_known_concept_the_error_speaks_of_the_prefix(bench: Bench) -> None:
-    labelled = [Labelled("heart", frozenset(["acme:D1"]))]
+    labelled = [LabelledMention("heart", frozenset(["acme:D1"]))]
 
-    with pytest.raises(SapbertError, match=r"none of the 1 concepts.*acme:D1.*--prefix"):
+    with pytest.raises(SapbertError, match=r"no mention has a concept of the index.*acme:D1.*--prefix"):
         calibrate(bench.linker, labelled, CalibrateSettings())
 
 
 def test_the_weight_of_spelling_is_fitted_where_the_index_knows_it(bench: Bench, tmp_path: Path) -> None:
     linker = hybrid(bench, tmp_path / "sparse")
-    exact = Labelled("heart attack", frozenset(["mesh:D1"]))  # answered before any search
+    exact = LabelledMention("heart attack", frozenset(["mesh:D1"]))  # answered before any search
 
     fitted = calibrate(linker, [*MENTIONS, exact], CalibrateSettings())
 
@@ -130,7 +130,9 @@ def test_the_best_row_by_weight_is_the_linkers_answer(bench: Bench, tmp_path: Pa
     shares = calibrate(linker, MENTIONS, settings).report["sparse weight"]["right by weight"]
 
     answers = linker.link([mention.text for mention in MENTIONS], k=1, settings=LinkSettings(exact=False))
-    right = [found[0].concept in mention.concepts for mention, found in zip(MENTIONS, answers, strict=True)]
+    right = [
+        found[0].concept in mention.concept_ids for mention, found in zip(MENTIONS, answers, strict=True)
+    ]
     assert shares["0.5"] == pytest.approx(np.mean(right))
 
 
@@ -141,27 +143,6 @@ def test_a_weight_that_was_asked_for_is_kept(bench: Bench, tmp_path: Path) -> No
 
     assert fitted.sparse_weight == 0.7
     assert "sparse weight" not in fitted.report
-
-
-def test_mentions_are_read_as_pairs_reads_them(tmp_path: Path) -> None:
-    table = tmp_path / "mentions.tsv"
-    table.write_text(
-        "mention\tconcept_ids\n"
-        "Heart attack\tD009203\n"
-        "breast cancer|ovarian cancer\tD001943|D010051\n"
-        "either\tD000001|D000002\n"
-        "either\tD000001|D000002\n"
-        "nothing\t-\n"
-    )
-
-    assert read_labelled_mentions(table, None, Intake()) == [
-        Labelled("heart attack", frozenset(["mesh:D009203"])),
-        Labelled("breast cancer", frozenset(["mesh:D001943"])),
-        Labelled("ovarian cancer", frozenset(["mesh:D010051"])),
-        Labelled("nothing", frozenset()),
-        Labelled("either", frozenset(["mesh:D000001", "mesh:D000002"])),
-        Labelled("either", frozenset(["mesh:D000001", "mesh:D000002"])),
-    ]
 
 
 @pytest.mark.parametrize("precision", [0.0, 1.5, -1, float("nan")])

@@ -15,11 +15,11 @@ from sapbert.errors import ArtifactError, SapbertError
 from sapbert.text import fold
 from sapbert.training.biosyn import candidates as module
 from sapbert.training.biosyn.candidates import Candidates, CandidateSearch, mixed
-from sapbert.training.biosyn.dataset import LabelledMentions
-from sapbert.training.biosyn.dataset_writer import write_labelled
+from sapbert.training.biosyn.dataset import BiosynDataset
+from sapbert.training.biosyn.dataset_writer import write_biosyn_dataset
 from tests.index.conftest import NgramEncoder, Row, write
 
-Label = Callable[..., LabelledMentions]
+Label = Callable[..., BiosynDataset]
 ROWS: list[Row] = [
     ("x:1", "Heart attack"),
     ("x:1", "Myocardial infarction"),
@@ -45,17 +45,17 @@ MENTIONS = [
 def label(tmp_path: Path) -> Label:
     """Write labelled mentions beside a vocabulary: `label(rows, [("heart atack", "x:1")])`."""
 
-    def make(rows: Sequence[Row] = ROWS, mentions: Sequence[tuple[str, str]] = MENTIONS) -> LabelledMentions:
+    def make(rows: Sequence[Row] = ROWS, mentions: Sequence[tuple[str, str]] = MENTIONS) -> BiosynDataset:
         table = tmp_path / "train.tsv"
         lines = ["mention\tconcept_ids", *(f"{mention}\t{ids}" for mention, ids in mentions)]
         table.write_text("\n".join(lines) + "\n")
         vocabulary = write(tmp_path / "vocabulary", rows, {"aliases": [("x:4", "x:44")]})
-        return write_labelled(vocabulary, table, tmp_path / "labelled", overwrite=True)
+        return write_biosyn_dataset(vocabulary, table, tmp_path / "labelled", overwrite=True)
 
     return make
 
 
-def texts_of(labelled: LabelledMentions) -> list[str]:
+def texts_of(labelled: BiosynDataset) -> list[str]:
     return labelled.mentions.span(0, len(labelled))
 
 
@@ -88,7 +88,7 @@ def test_damage_is_found_on_opening(label: Label) -> None:
     labelled = label()
     np.save(labelled.path / "gold_concepts.npy", np.zeros(6, np.int64))
     with pytest.raises(ArtifactError, match=r"gold_concepts\.npy"):
-        LabelledMentions.open(labelled.path)
+        BiosynDataset.open(labelled.path)
 
 
 def test_right_is_what_names_a_gold_concept(label: Label) -> None:
@@ -128,7 +128,7 @@ def test_candidates_are_mixed_as_the_original_does(
         assert own == expected
 
 
-def oracle(labelled: LabelledMentions, encoder: NgramEncoder, k: int, share: float) -> list[list[int]]:
+def oracle(labelled: BiosynDataset, encoder: NgramEncoder, k: int, share: float) -> list[list[int]]:
     """Look at every name for every mention, one by one."""
     sklearn = pytest.importorskip("sklearn.feature_extraction.text")
     names = labelled.entries.folded.span(0, len(labelled.entries))

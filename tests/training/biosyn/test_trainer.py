@@ -20,8 +20,8 @@ from sapbert.errors import ArtifactError, ConfigError
 from sapbert.protocols import Encoder
 from sapbert.training.biosyn import trainer as biosyn
 from sapbert.training.biosyn.candidates import Candidates, CandidateSearch
-from sapbert.training.biosyn.dataset import LabelledMentions
-from sapbert.training.biosyn.dataset_writer import write_labelled
+from sapbert.training.biosyn.dataset import BiosynDataset
+from sapbert.training.biosyn.dataset_writer import write_biosyn_dataset
 from sapbert.training.biosyn.trainer import marginal_loss, train_biosyn
 from sapbert.training.metrics import read_metrics
 from sapbert.training.settings import BiosynSettings
@@ -38,7 +38,7 @@ def settings(**changes: object) -> BiosynSettings:
 
 
 @pytest.fixture(scope="session")
-def labelled(tmp_path_factory: pytest.TempPathFactory) -> LabelledMentions:
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> BiosynDataset:
     """Twelve concepts with two names each, and fourteen mentions that share a word with a name."""
     folder = tmp_path_factory.mktemp("labelled")
     rows: list[Row] = []
@@ -48,13 +48,11 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> LabelledMentions:
         mentions.append(f"{WHOLE[number + 5]} of {WHOLE[number + 12]}\tx:{number}")
     mentions += [f"fever of the {WHOLE[3]}\tx:0", f"fever of the {WHOLE[3]}\tx:1|x:7"]
     (folder / "train.tsv").write_text("\n".join(mentions) + "\n")
-    return write_labelled(write(folder / "vocabulary", rows), folder / "train.tsv", folder / "labelled")
+    return write_biosyn_dataset(write(folder / "vocabulary", rows), folder / "train.tsv", folder / "labelled")
 
 
 @pytest.fixture(scope="session")
-def uninterrupted(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def uninterrupted(labelled: BiosynDataset, tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = tmp_path_factory.mktemp("whole") / "model"
     train_biosyn(labelled, str(tiny_base), model, settings(), device=CPU)
     return model
@@ -102,7 +100,7 @@ def test_a_candidate_that_is_none_changes_nothing_and_gets_no_gradient() -> None
 
 
 def test_the_gradient_of_the_sparse_weight_is_that_of_a_small_change(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+    labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
     run = biosyn._Biosyn(labelled, str(tiny_base), settings(sparse_weight=0.7), CPU, tmp_path / "run", None)
     run.module.eval()
@@ -119,7 +117,7 @@ def test_the_gradient_of_the_sparse_weight_is_that_of_a_small_change(
 
 
 def test_the_sparse_weight_never_counts_less_than_nothing(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+    labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
     run = biosyn._Biosyn(labelled, str(tiny_base), settings(), CPU, tmp_path / "run", None)
     run.module.sparse_weight.data.fill_(-0.5)
@@ -131,14 +129,14 @@ def test_the_sparse_weight_never_counts_less_than_nothing(
 
 
 def test_training_starts_from_the_weight_that_its_base_has_learned(
-    labelled: LabelledMentions, uninterrupted: Path, tmp_path: Path
+    labelled: BiosynDataset, uninterrupted: Path, tmp_path: Path
 ) -> None:
     run = biosyn._Biosyn(labelled, str(uninterrupted), settings(), CPU, tmp_path / "run", None)
     assert run.sparse_weight == stored_sparse_weight(uninterrupted)
 
 
 def test_a_batch_without_a_right_candidate_teaches_nothing(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+    labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
     run = biosyn._Biosyn(labelled, str(tiny_base), settings(), CPU, tmp_path / "run", None)
     run.measure(0)
@@ -151,7 +149,7 @@ def test_a_batch_without_a_right_candidate_teaches_nothing(
     assert all(parameter.grad is None for parameter in run.encoder.model.parameters())
 
 
-def test_training_puts_right_names_first(labelled: LabelledMentions, tiny_base: Path, tmp_path: Path) -> None:
+def test_training_puts_right_names_first(labelled: BiosynDataset, tiny_base: Path, tmp_path: Path) -> None:
     train_biosyn(
         labelled, str(tiny_base), tmp_path / "model", settings(epochs=12, learning_rate=3e-3), device=CPU
     )
@@ -181,7 +179,7 @@ def test_a_weight_that_is_none_is_refused(uninterrupted: Path, tmp_path: Path) -
 
 
 def test_names_that_stay_are_the_base_s_and_get_no_gradient(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+    labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
     """Against a loop over mentions, after the encoder has moved."""
     run = biosyn._Biosyn(labelled, str(tiny_base), settings(names="stay"), CPU, tmp_path / "run", None)
@@ -211,7 +209,7 @@ def test_names_that_stay_are_the_base_s_and_get_no_gradient(
 
 @pytest.mark.parametrize(("stop_at", "names"), [(2, "learn"), (4, "learn"), (6, "learn"), (4, "stay")])
 def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, uninterrupted: Path, stop_at: int, names: str
+    labelled: BiosynDataset, tiny_base: Path, tmp_path: Path, uninterrupted: Path, stop_at: int, names: str
 ) -> None:
     def stop(done: int, _total: int, _figures: Mapping[str, float]) -> None:
         if done == stop_at:
@@ -234,7 +232,7 @@ def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
 
 
 def test_a_run_that_goes_on_encodes_names_that_stay_before_its_first_step(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    labelled: BiosynDataset, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a step they would be drawn into its clock and, were anything drawn by chance, into its dropout."""
     staying = settings(names="stay")
@@ -258,7 +256,7 @@ def test_a_run_that_goes_on_encodes_names_that_stay_before_its_first_step(
 
 
 def test_the_dense_share_grows_evenly(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    labelled: BiosynDataset, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shares: list[float] = []
     seek = CandidateSearch.seek
@@ -292,17 +290,17 @@ def test_settings_that_cannot_work_are_refused(changes: dict[str, object], told:
 
 
 def test_training_needs_neither_polars_nor_faiss(
-    labelled: LabelledMentions, tiny_base: Path, tmp_path: Path
+    labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['polars', 'faiss', 'typer']))\n"
         "from pathlib import Path; import torch\n"
         "from sapbert.training.biosyn.trainer import train_biosyn\n"
-        "from sapbert.training.biosyn.dataset import LabelledMentions\n"
+        "from sapbert.training.biosyn.dataset import BiosynDataset\n"
         "from sapbert.training.settings import BiosynSettings\n"
         "labelled, base, out = sys.argv[1:]\n"
         "short = BiosynSettings(epochs=1, candidates=2)\n"
-        "train_biosyn(LabelledMentions.open(Path(labelled)), base, Path(out), short, "
+        "train_biosyn(BiosynDataset.open(Path(labelled)), base, Path(out), short, "
         "device=torch.device('cpu'))\n"
     )
     arguments = [labelled.path, tiny_base, tmp_path / "model"]

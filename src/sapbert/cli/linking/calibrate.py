@@ -68,7 +68,7 @@ def calibrate(
     from sapbert.linking.calibration.fit import calibrate
     from sapbert.linking.linker import Linker
     from sapbert.linking.settings import CalibrateSettings, Method
-    from sapbert.pairs.mentions import read_labelled_mentions
+    from sapbert.mentions import read_labelled_mentions
     from sapbert.vocab.intake import Intake
 
     settings = CalibrateSettings(
@@ -78,7 +78,7 @@ def calibrate(
     require_free(out, overwrite=overwrite)
     if figure is not None:
         _require_figure(figure, overwrite=overwrite)
-    labelled = read_labelled_mentions(mentions, prefix, Intake())
+    labelled = read_labelled_mentions(mentions, Intake(), prefix=prefix)
     with damage_told(chosen(index, "index")):
         linker = Linker.open(index, threads=threads, sparse_weight=_weight(index, sparse_weight))
         fitted = calibrate(linker, labelled, settings)

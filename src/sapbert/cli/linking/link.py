@@ -20,7 +20,6 @@ from sapbert.cli.linking.link_output import (
 )
 from sapbert.cli.output import Overwrite, counted, refuse_input
 from sapbert.defaults import DEFAULT, chosen
-from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
     from sapbert.linking.linker import Linker
@@ -174,13 +173,14 @@ def _is_artifact(mention: str) -> bool:
 def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, index: str) -> None:
     if labelled is None:
         return
-    from sapbert.linking.mention_tables import read_labelled
+    from sapbert.mentions import no_known_concept, read_labelled_mentions, text_concept_pairs
+    from sapbert.vocab.intake import Intake
 
-    pairs = read_labelled(labelled, prefix)
+    mentions = read_labelled_mentions(labelled, Intake(), prefix=prefix)
+    pairs = text_concept_pairs(mentions)
     added = linker.add_mentions(pairs)
     if not added:
-        hint = "give --mentions-prefix if its identifiers have none"
-        raise SapbertError(f"{labelled}: no mention has a concept of {index} ({hint})")
+        raise no_known_concept(mentions, index, table=labelled, option="--mentions-prefix")
     typer.echo(f"{added:,} of {counted(len(pairs), 'labelled mention')} have a concept of {index}", err=True)
 
 

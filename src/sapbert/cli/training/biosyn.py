@@ -45,13 +45,13 @@ def biosyn(
     with needing("train"):
         from sapbert.training import distributed as gather
         from sapbert.training.biosyn.trainer import train_biosyn
-    from sapbert.training.biosyn.dataset_writer import write_labelled
+    from sapbert.training.biosyn.dataset_writer import write_biosyn_dataset
     from sapbert.vocab.vocabulary import Vocabulary
 
     refuse_input(out, vocabulary, mentions, base)
     opened, device = Vocabulary.open(vocabulary), gather.local_device()
     with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
-        labelled = write_labelled(opened, mentions, Path(folder) / "labelled", prefix=prefix)
+        labelled = write_biosyn_dataset(opened, mentions, Path(folder) / "labelled", prefix=prefix)
         with train.watched(out, tensorboard) as on_step:
             train_biosyn(
                 labelled,

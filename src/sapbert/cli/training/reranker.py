@@ -74,11 +74,11 @@ def _linked(
     from sapbert.index.folder import damage_told
     from sapbert.linking.linker import Linker
     from sapbert.linking.reranker_examples import label_choices
-    from sapbert.pairs.mentions import read_labelled_mentions
+    from sapbert.mentions import read_labelled_mentions
     from sapbert.vocab.intake import Intake
 
     intake = Intake()
-    labelled = read_labelled_mentions(mentions, prefix, intake, context=context_column)
+    labelled = read_labelled_mentions(mentions, intake, prefix=prefix, context_column=context_column)
     with damage_told(chosen(index, "index")):
         linker = Linker.open(index)
         choices = label_choices(

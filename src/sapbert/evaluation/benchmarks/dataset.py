@@ -14,6 +14,7 @@ from functools import cached_property
 
 import polars as pl
 
+from sapbert.mentions import is_nil, split_ids
 from sapbert.vocab.columns import fold_names, to_curies
 
 MENTIONS = {
@@ -26,8 +27,6 @@ MENTIONS = {
     "ids": pl.List(pl.String),
 }
 """Columns of a split; `fold`, `document`, `type` and `context`, the text around, are empty where unknown."""
-_NIL = ("", "-1", "-", "cui-less", "none", "nil", "nan")
-_JOINED = r"\s*[|+]\s*"
 
 
 def mention_table(
@@ -123,12 +122,10 @@ def _folded_lists(texts: pl.Series) -> pl.Series:
 
 def _id_lists(ids: pl.Series, prefix: str | None) -> pl.Series:
     """Part joined ids, leave out those that mean NIL, and spell the others in one way."""
-    flat = ids.str.replace_all(_JOINED, "|").str.split("|").to_frame("id").with_row_index("row").explode("id")
+    flat = split_ids(ids).to_frame("id").with_row_index("row").explode("id")
     stripped = flat["id"].str.strip_chars()
     curies = to_curies(stripped, prefix=prefix).fill_null(stripped)
-    known = flat.with_columns(
-        pl.when(~stripped.str.to_lowercase().is_in(_NIL)).then(curies).otherwise(None).alias("id")
-    )
+    known = flat.with_columns(pl.when(~is_nil(stripped)).then(curies).otherwise(None).alias("id"))
     return known.group_by("row", maintain_order=True).agg(
         pl.col("id").drop_nulls().unique(maintain_order=True)
     )["id"]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.errors import SapbertError
 from sapbert.index.entries import Entries
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.calibration.model import (
@@ -28,7 +27,7 @@ from sapbert.linking.calibration.model import (
 from sapbert.linking.hybrid import Found, HybridSearch, best_are_right, best_weight
 from sapbert.linking.linker import BATCH, Linker
 from sapbert.linking.settings import CalibrateSettings, LinkSettings
-from sapbert.pairs.mentions import Labelled
+from sapbert.mentions import LabelledMention, no_known_concept, resolve_concepts
 
 _STEPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Thresholds that are reported."""
@@ -36,7 +35,9 @@ _DEPTH = 20
 """Names by vector and by spelling among which a weight chooses."""
 
 
-def calibrate(linker: Linker, labelled: Sequence[Labelled], settings: CalibrateSettings) -> Calibration:
+def calibrate(
+    linker: Linker, labelled: Sequence[LabelledMention], settings: CalibrateSettings
+) -> Calibration:
     """Fit a calibration of `linker`, which has none."""
     gold = _gold(linker.entries, labelled)
     weight = 0.0
@@ -60,7 +61,7 @@ def calibrate(linker: Linker, labelled: Sequence[Labelled], settings: CalibrateS
         threshold=None if cut is None else cut.threshold,
         report={
             "mentions": len(gold),
-            "mentions without a concept of the index": sum(not mention.concepts for mention in gold),
+            "mentions without a concept of the index": sum(not mention.concept_ids for mention in gold),
             **weighed,
             **reliability_report(outcomes, fitted.held_out),
             **_cuts(every, cut),
@@ -68,38 +69,27 @@ def calibrate(linker: Linker, labelled: Sequence[Labelled], settings: CalibrateS
     )
 
 
-def _gold(entries: Entries, labelled: Sequence[Labelled]) -> list[Labelled]:
-    """Spell identifiers as the index does; those that it does not have are dropped."""
-    curies = sorted(set().union(*(mention.concepts for mention in labelled)))
-    numbers = entries.concepts_of(curies).tolist()
-    own = {
-        curie: entries.concepts[number] for curie, number in zip(curies, numbers, strict=True) if number >= 0
-    }
-    if not own:
-        found = f", such as {curies[0]}" if curies else ""
-        raise SapbertError(
-            f"the index has none of the {len(curies)} concepts of the mentions{found} "
-            "(give --prefix if their identifiers have none)"
-        )
-    return [
-        Labelled(mention.text, frozenset(own[curie] for curie in mention.concepts if curie in own))
-        for mention in labelled
-    ]
+def _gold(entries: Entries, labelled: Sequence[LabelledMention]) -> list[LabelledMention]:
+    """Replace gold ids by those of the index, dropping unknown ones."""
+    gold = resolve_concepts(labelled, entries.resolve)
+    if not any(mention.concept_ids for mention in gold):
+        raise no_known_concept(labelled, "the index")
+    return gold
 
 
-def _outcomes(linker: Linker, gold: Sequence[Labelled], settings: CalibrateSettings) -> Outcomes:
+def _outcomes(linker: Linker, gold: Sequence[LabelledMention], settings: CalibrateSettings) -> Outcomes:
     answers = linker.link(
         [mention.text for mention in gold], k=2, settings=LinkSettings(exact=settings.exact)
     )
     answered = [(mention, found) for mention, found in zip(gold, answers, strict=True) if found]
     scores = np.array([found[0].score for _, found in answered], np.float64)
     second = np.array([found[1].score if len(found) > 1 else 0.0 for _, found in answered], np.float64)
-    right = np.array([found[0].concept in mention.concepts for mention, found in answered], np.bool_)
+    right = np.array([found[0].concept in mention.concept_ids for mention, found in answered], np.bool_)
     return Outcomes(scores, scores - second, right, [mention.text for mention, _ in answered])
 
 
 def _fit_weight(
-    linker: Linker, search: HybridSearch, gold: Sequence[Labelled], settings: CalibrateSettings
+    linker: Linker, search: HybridSearch, gold: Sequence[LabelledMention], settings: CalibrateSettings
 ) -> tuple[float, dict[str, Any]]:
     """Find the weight for mentions that no exact name answers, and what it gains on mentions held out."""
     rows = linker.entries.rows_of([mention.text for mention in gold])
@@ -126,7 +116,9 @@ def _fit_weight(
     }
 
 
-def _find(linker: Linker, search: HybridSearch, gold: Sequence[Labelled]) -> tuple[Found, NDArray[np.bool_]]:
+def _find(
+    linker: Linker, search: HybridSearch, gold: Sequence[LabelledMention]
+) -> tuple[Found, NDArray[np.bool_]]:
     """Return the rows that may answer mentions, and which of them are right."""
     distinct = list(dict.fromkeys(mention.text for mention in gold))
     parts = []
@@ -139,7 +131,7 @@ def _find(linker: Linker, search: HybridSearch, gold: Sequence[Labelled]) -> tup
     # Of a name of several concepts the linker answers the first, and links are in order of concepts.
     entries = linker.entries
     answers = entries.link_concepts[entries.link_offsets[np.maximum(found.rows, 0)]]  # (mentions, width)
-    numbers = [entries.concepts_of(sorted(mention.concepts)) for mention in gold]
+    numbers = [entries.concepts_of(sorted(mention.concept_ids)) for mention in gold]
     right = np.array([np.isin(own, wanted) for own, wanted in zip(answers, numbers, strict=True)])
     return found, right & (found.rows >= 0)
 

@@ -27,7 +27,7 @@ from sapbert.index.settings import Precision
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.index.vectors import Vectors, VectorWriter, quantised
 from sapbert.protocols import Encoder, Index
-from sapbert.training.biosyn.dataset import LabelledMentions
+from sapbert.training.biosyn.dataset import BiosynDataset
 
 EXACT = 1_000_000
 """Names up to which all vectors are compared."""
@@ -67,7 +67,7 @@ class CandidateSearch:
 
     def __init__(
         self,
-        labelled: LabelledMentions,
+        labelled: BiosynDataset,
         folder: Path,
         k: int,
         staying: Callable[[], Encoder] | None = None,

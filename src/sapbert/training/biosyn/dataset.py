@@ -29,7 +29,7 @@ MENTIONS = "mentions"
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledMentions:
+class BiosynDataset:
     """The artifact at `path`."""
 
     path: Path
@@ -40,8 +40,8 @@ class LabelledMentions:
     gold_concepts: NDArray[np.int64]
 
     @classmethod
-    def open(cls, path: Path) -> LabelledMentions:
-        """Open what `write_labelled` wrote, checking that it is whole."""
+    def open(cls, path: Path) -> BiosynDataset:
+        """Open what `write_biosyn_dataset` wrote, checking that it is whole."""
         return cls(
             path,
             load_manifest(path, kind=KIND),

@@ -36,7 +36,7 @@ from sapbert.training.alignment.adapt import open_whole
 from sapbert.training.alignment.step import Encode, Scale, StepReport
 from sapbert.training.alignment.trainer import KIND
 from sapbert.training.biosyn.candidates import Candidates, CandidateSearch
-from sapbert.training.biosyn.dataset import LabelledMentions
+from sapbert.training.biosyn.dataset import BiosynDataset
 from sapbert.training.loop import (
     DTYPES,
     RATE,
@@ -60,7 +60,7 @@ _FIGURES = (
 
 
 def train_biosyn(
-    labelled: LabelledMentions,
+    labelled: BiosynDataset,
     base: str,
     target: Path,
     settings: BiosynSettings,
@@ -110,7 +110,7 @@ class _Biosyn:
 
     def __init__(
         self,
-        labelled: LabelledMentions,
+        labelled: BiosynDataset,
         base: str,
         settings: BiosynSettings,
         device: torch.device,
