@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sapbert.evaluation.errors.collect import wrong_links
 from sapbert.evaluation.errors.page import errors_page
+from sapbert.evaluation.errors.wrong_links import wrong_links
 from sapbert.evaluation.run import evaluate
 from sapbert.paper.projection import Projection, Sample
 from sapbert.plots.tsne_page import tsne_page

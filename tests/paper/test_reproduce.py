@@ -14,8 +14,8 @@ from sapbert.evaluation.compare import System, compare
 from sapbert.evaluation.rankers import Build
 from sapbert.evaluation.run import evaluate
 from sapbert.evaluation.significance import t_test
+from sapbert.paper.cells import CELLS, Cell, Run, find_sets, measure_cells
 from sapbert.paper.published import SOTA, paper_tables
-from sapbert.paper.reproduce import CELLS, Cell, Run, find_sets, measure_cells
 from sapbert.paper.tables import ABSENT, Reproduction, csv_rows, table_text
 from tests.evaluation.conftest import dictionary, mentions, small_set, told
 
@@ -95,7 +95,7 @@ def test_whatever_has_changed_makes_a_new_cell(tmp_path: Path) -> None:
 
 def test_another_version_measures_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measure([Answers("row", RIGHT)], {"a": SET}, tmp_path)
-    monkeypatch.setattr("sapbert.paper.reproduce.__version__", "99")
+    monkeypatch.setattr("sapbert.paper.cells.__version__", "99")
 
     _, cells = measure([Answers("row", RIGHT)], {"a": SET}, tmp_path)
 

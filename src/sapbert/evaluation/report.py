@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from sapbert.evaluation.compare import Accuracy, Comparison, System, over_runs
-from sapbert.evaluation.errors.collect import WrongLink, count_kinds
 from sapbert.evaluation.errors.kinds import Kind
+from sapbert.evaluation.errors.wrong_links import WrongLink, count_kinds
 from sapbert.evaluation.metrics import KS, Measures, measure, measure_by
 from sapbert.evaluation.run import Evaluation
 from sapbert.evaluation.significance import LEVEL, Interval, bootstrap_interval

@@ -12,7 +12,7 @@ from sapbert.encoder.adapters import AdapterSettings, add_adapters
 from sapbert.encoder.model_folder import save_model
 from sapbert.encoder.transformer import load_encoder
 from sapbert.pairs.artifact import Pairs
-from sapbert.paper import projection, reproduce
+from sapbert.paper import cells, projection
 from sapbert.tokens.pooling import Pooling
 from tests.cli.conftest import Sapbert, left_in, refused
 from tests.conftest import GOLDEN
@@ -228,7 +228,7 @@ def test_who_stops_it_is_told_that_it_goes_on(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reproduce, "measure_cells", stop)
+    monkeypatch.setattr(cells, "measure_cells", stop)
 
     done = sapbert("reproduce", "table1", "--benchmarks", benchmarks, "-o", tmp_path / "paper")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sapbert.evaluation.errors import page
-from sapbert.evaluation.errors.collect import wrong_links
+from sapbert.evaluation.errors.wrong_links import wrong_links
 from sapbert.evaluation.run import Evaluation, evaluate
 from tests.evaluation.conftest import mentions, small_set, told
 

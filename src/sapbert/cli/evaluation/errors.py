@@ -27,8 +27,8 @@ def errors(
     nothing but a browser.
     """
     from sapbert.artifacts import create_file, require_free
-    from sapbert.evaluation.errors.collect import wrong_links
     from sapbert.evaluation.errors.page import errors_page
+    from sapbert.evaluation.errors.wrong_links import wrong_links
     from sapbert.evaluation.report import error_lines
     from sapbert.evaluation.run import Evaluation
 

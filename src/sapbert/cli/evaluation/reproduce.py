@@ -18,8 +18,8 @@ from sapbert.errors import ArtifactError, ConfigError, needing
 
 if TYPE_CHECKING:
     from sapbert.evaluation.rankers import Build
+    from sapbert.paper.cells import Cell, Run
     from sapbert.paper.published import PaperTable
-    from sapbert.paper.reproduce import Cell, Run
     from sapbert.vocab.intake import Progress
 
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -84,8 +84,8 @@ def table(
     The paper's figures stand beside what is measured, as Markdown and CSV. Cells that are done are kept in
     OUT: the same command goes on where it was stopped, and another table takes them from there.
     """
+    from sapbert.paper.cells import find_sets, measure_cells
     from sapbert.paper.published import SETS, SOTA, paper_tables
-    from sapbert.paper.reproduce import find_sets, measure_cells
     from sapbert.paper.results_table import write_table
     from sapbert.paper.tables import Reproduction, csv_rows, table_text
 
@@ -128,7 +128,7 @@ for _name, _of in {
 def table7(models: Models, out: OutFolder, beside: Beside = []) -> None:
     """Parameters that are trained."""
     with needing("train"):
-        from sapbert.paper.parameters import parameters_text, trained_parameters
+        from sapbert.paper.parameter_counts import parameters_text, trained_parameters
     from sapbert.paper.published import paper_tables
     from sapbert.paper.results_table import write_table
 
@@ -223,7 +223,7 @@ def _runs(
 ) -> Iterator[Run]:
     """Everything that is to be measured; models are opened to see that they can be."""
     from sapbert.evaluation import rankers
-    from sapbert.paper.reproduce import Run
+    from sapbert.paper.cells import Run
 
     for name in baselines:
         if name in models:

@@ -12,8 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from sapbert.evaluation.errors.collect import WrongLink, count_kinds
 from sapbert.evaluation.errors.kinds import EXPLAINED, Kind
+from sapbert.evaluation.errors.wrong_links import WrongLink, count_kinds
 from sapbert.evaluation.run import DEPTH, Evaluation
 from sapbert.pages.document import document
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sapbert.evaluation.benchmarks.dataset import mention_table
 from sapbert.evaluation.benchmarks.loader import open_evaluation_set
-from sapbert.evaluation.errors.collect import Answer, WrongLink, count_kinds, wrong_links
 from sapbert.evaluation.errors.kinds import Kind
+from sapbert.evaluation.errors.wrong_links import Answer, WrongLink, count_kinds, wrong_links
 from sapbert.evaluation.metrics import measure
 from sapbert.evaluation.rankers import baseline
 from sapbert.evaluation.run import Evaluation, evaluate
