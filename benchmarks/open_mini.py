@@ -18,8 +18,8 @@ from pathlib import Path
 from results import write_results
 from sapbert.cli.encoders import open_encoder
 from sapbert.evaluation.benchmarks.loader import open_evaluation_set
-from sapbert.evaluation.metrics import measure
-from sapbert.evaluation.rankers import Build, EncoderRanker, HybridRanker
+from sapbert.evaluation.metrics import compute_metrics
+from sapbert.evaluation.rankers import EncoderRanker, HybridRanker, RankerFactory
 from sapbert.evaluation.run import evaluate
 from sapbert.evaluation.vector_cache import CachedEncoder
 from sapbert.home import home
@@ -59,12 +59,12 @@ def main() -> None:
     for name in told.sets:
         benchmark = open_evaluation_set(told.benchmarks / name)
         for weight in told.weights:
-            build: Build = partial(EncoderRanker, encoder=encoder)
+            build: RankerFactory = partial(EncoderRanker, encoder=encoder)
             if weight:
                 build = partial(HybridRanker, encoder=encoder, weight=weight)
             run = evaluate(benchmark, build, split=told.split)
             for dictionary in run.dictionaries:
-                accuracy = measure(run.of(dictionary)).accuracy
+                accuracy = compute_metrics(run.for_dictionary(dictionary)).accuracy
                 found = tuple(round(100 * (accuracy[k] or 0), 1) for k in (1, 5))
                 system = f"hybrid {weight}" if weight else "dense"
                 figures[f"{name}, {dictionary}, {system}"] = {

@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sapbert.evaluation.benchmarks.dataset import Dictionary, dictionary_of, mention_table
+from sapbert.evaluation.benchmarks.dataset import Dictionary, make_dictionary, mention_table
 from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_set
-from sapbert.evaluation.rankers import Build, Ranked, Ranker
+from sapbert.evaluation.rankers import Ranked, Ranker, RankerFactory
 from tests.conftest import GOLDEN
 
 
 def dictionary(names: Mapping[str, str]) -> Dictionary:
     """A dictionary of name → ids."""
-    return dictionary_of(
+    return make_dictionary(
         pl.Series(list(names), dtype=pl.String), pl.Series(list(names.values()), dtype=pl.String)
     )
 
@@ -33,7 +33,7 @@ def mentions(*rows: tuple[str, str], type: Sequence[str] | None = None) -> pl.Da
     return mention_table(columns, composite=True)
 
 
-def told(answers: Mapping[str, Sequence[str]]) -> Build:
+def ranker_answering(answers: Mapping[str, Sequence[str]]) -> RankerFactory:
     """A ranker that answers each mention with the names given, best first."""
     return scored(
         {
@@ -43,7 +43,7 @@ def told(answers: Mapping[str, Sequence[str]]) -> Build:
     )
 
 
-def scored(answers: Mapping[str, Sequence[tuple[str, float]]]) -> Build:
+def scored(answers: Mapping[str, Sequence[tuple[str, float]]]) -> RankerFactory:
     """A ranker that answers each mention with the names and scores given, best first."""
 
     class Told:

@@ -8,7 +8,7 @@ from sapbert.errors import ArtifactError, ConfigError
 from sapbert.evaluation.benchmarks.loader import EvaluationSet
 from sapbert.evaluation.compare import Accuracy, System, compare
 from sapbert.evaluation.run import Evaluation, evaluate, write_evaluation
-from tests.evaluation.conftest import mentions, small_set, told
+from tests.evaluation.conftest import mentions, ranker_answering, small_set
 
 NAMES = {"fever": "F", "the shivers": "F", "moss lung": "M", "tin ear": "T"}
 SET = small_set(NAMES, mentions(("hot", "F"), ("mossy", "M"), ("blue", "-1"), ("tin", "T")))
@@ -17,7 +17,7 @@ RIGHT = {"hot": ["fever"], "mossy": ["moss lung"], "tin": ["tin ear"]}
 
 def run(benchmark: EvaluationSet = SET, **wrong: str) -> Evaluation:
     """All mentions right, but for those told."""
-    return evaluate(benchmark, told(RIGHT | {mention: [name] for mention, name in wrong.items()}))
+    return evaluate(benchmark, ranker_answering(RIGHT | {mention: [name] for mention, name in wrong.items()}))
 
 
 def write(evaluation: Evaluation, path: Path) -> Path:

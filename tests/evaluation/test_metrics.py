@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapbert.evaluation.metrics import RESULTS, measure, measure_by, right_at
+from sapbert.evaluation.metrics import RESULTS, compute_metrics, compute_metrics_by, correct_at
 from sapbert.evaluation.run import evaluate
-from tests.evaluation.conftest import mentions, small_set, told
+from tests.evaluation.conftest import mentions, ranker_answering, small_set
 
 NAMES = {
     "fever": "F",
@@ -26,7 +26,7 @@ Answers = Mapping[str, Sequence[str]]
 def results_of(
     rows: Sequence[tuple[str, str]], answers: Answers, *, names: Mapping[str, str] = NAMES, depth: int = 20
 ) -> pl.DataFrame:
-    return evaluate(small_set(names, mentions(*rows)), told(answers), depth=depth).results
+    return evaluate(small_set(names, mentions(*rows)), ranker_answering(answers), depth=depth).results
 
 
 def ranks(rows: Sequence[tuple[str, str]], answers: Answers) -> list[int | None]:
@@ -65,7 +65,7 @@ def test_two_ids_of_one_concept_are_not_two_concepts() -> None:
 
 
 def test_a_gold_id_that_no_name_has_makes_a_mention_wrong_and_uncovered() -> None:
-    figures = measure(results_of([("a", "X"), ("b", "T")], {"a": ["ear"], "b": ["tin ear"]}))
+    figures = compute_metrics(results_of([("a", "X"), ("b", "T")], {"a": ["ear"], "b": ["tin ear"]}))
 
     assert figures.mentions == 2
     assert figures.accuracy == {1: 0.5, 5: 0.5}
@@ -75,26 +75,26 @@ def test_a_gold_id_that_no_name_has_makes_a_mention_wrong_and_uncovered() -> Non
 def test_a_mention_counts_as_often_as_it_stands_there() -> None:
     rows = [("hot", "F"), ("hot", "F"), ("cold", "T")]
 
-    assert measure(results_of(rows, {"hot": ["fever"]})).accuracy[1] == pytest.approx(2 / 3)
+    assert compute_metrics(results_of(rows, {"hot": ["fever"]})).accuracy[1] == pytest.approx(2 / 3)
 
 
 def test_mentions_without_gold_are_nil_and_count_for_nothing_else() -> None:
     rows = [("hot", "F"), ("blue", "-1"), ("green", ""), ("red", "cui-less")]
     found = results_of(rows, {"hot": ["fever"], "red": ["ear"]})
 
-    figures = measure(found)
+    figures = compute_metrics(found)
 
     assert (figures.mentions, figures.nil) == (1, 3)
     assert figures.accuracy[1] == figures.coverage == 1
     assert figures.nil_precision == 1
     assert figures.nil_recall == pytest.approx(2 / 3)
-    assert measure(found, threshold=1.1).nil_recall == 1
-    assert measure(found, threshold=1.1).nil_precision == 3 / 4
-    assert list(right_at(found, 1)) == [1]
+    assert compute_metrics(found, threshold=1.1).nil_recall == 1
+    assert compute_metrics(found, threshold=1.1).nil_precision == 3 / 4
+    assert list(correct_at(found, 1)) == [1]
 
 
 def test_nothing_to_divide_by_is_no_figure() -> None:
-    figures = measure(results_of([("blue", "-1")], {"blue": ["ear"]}))
+    figures = compute_metrics(results_of([("blue", "-1")], {"blue": ["ear"]}))
 
     assert figures.accuracy == {1: None, 5: None}
     assert (figures.mrr, figures.coverage, figures.nil_precision, figures.nil_recall) == (None, None, None, 0)
@@ -104,17 +104,25 @@ def test_candidates_beyond_the_depth_are_not_found() -> None:
     answers = {"hot": ["ear", "tin ear", "fever"]}
 
     assert results_of([("hot", "F")], answers, depth=2)["rank"].to_list() == [None]
-    assert measure(results_of([("hot", "F")], answers)).mrr == pytest.approx(1 / 3)
+    assert compute_metrics(results_of([("hot", "F")], answers)).mrr == pytest.approx(1 / 3)
 
 
 def test_figures_by_type_and_by_what_was_seen() -> None:
     test = mentions(("hot", "F"), ("mossy", "M"), ("hot", "T"), type=["Disease", "Lung", "Disease"])
     train = mentions(("hot", "F"))
-    found = evaluate(small_set(NAMES, test, train=train), told({"hot": ["fever"], "mossy": ["ear"]})).results
+    found = evaluate(
+        small_set(NAMES, test, train=train), ranker_answering({"hot": ["fever"], "mossy": ["ear"]})
+    ).results
 
-    assert {key: m.mentions for key, m in measure_by(found, "type").items()} == {"Disease": 2, "Lung": 1}
-    assert measure_by(found, "type")["Disease"].accuracy[1] == 0.5
-    assert {key: m.accuracy[1] for key, m in measure_by(found, "seen").items()} == {"true": 0.5, "false": 0}
+    assert {key: m.mentions for key, m in compute_metrics_by(found, "type").items()} == {
+        "Disease": 2,
+        "Lung": 1,
+    }
+    assert compute_metrics_by(found, "type")["Disease"].accuracy[1] == 0.5
+    assert {key: m.accuracy[1] for key, m in compute_metrics_by(found, "seen").items()} == {
+        "true": 0.5,
+        "false": 0,
+    }
 
 
 def test_of_folds_every_share_is_the_mean_of_the_folds_shares() -> None:
@@ -122,7 +130,7 @@ def test_of_folds_every_share_is_the_mean_of_the_folds_shares() -> None:
         [("hot", "F"), ("hot", "F"), ("hot", "F"), ("hot", "X"), ("blue", "-1")], {"hot": ["ear", "fever"]}
     ).with_columns(fold=pl.Series(["0", "0", "0", "1", "2"]))
 
-    figures = measure(found)
+    figures = compute_metrics(found)
 
     assert figures.mentions == 4
     assert figures.accuracy == figures.strict == {1: 0, 5: 0.5}
@@ -195,7 +203,7 @@ def test_figures_agree_with_slow_loops(
 
     assert found["rank"].to_list() == any_rank
     assert found["strict_rank"].to_list() == strict_rank
-    figures = measure(found, ks=(1, 2, 3))
+    figures = compute_metrics(found, ks=(1, 2, 3))
     if linked:
         for k in (1, 2, 3):
             right = sum(1 for rank in linked if rank is not None and rank <= k)

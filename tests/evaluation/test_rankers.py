@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from sapbert.errors import ConfigError
 from sapbert.evaluation import vector_cache as cache
-from sapbert.evaluation.rankers import BASELINES, EncoderRanker, Ranker, baseline, best_rows
+from sapbert.evaluation.rankers import BASELINES, EncoderRanker, Ranker, baseline, top_k_columns
 from sapbert.evaluation.vector_cache import CachedEncoder
 
 NAMES = ["heart attack", "attack", "heart failure", "myocardial infarction", "fever"]
@@ -102,7 +102,7 @@ def test_every_baseline_finds_a_name_by_itself_and_pads_what_is_missing(name: st
 def test_the_best_are_those_of_a_stable_sort(scores: list[list[int]], k: int) -> None:
     expected = [sorted(range(4), key=lambda at: (-row[at], at))[:k] for row in scores]
 
-    assert best_rows(np.array(scores, np.float32), k).tolist() == expected
+    assert top_k_columns(np.array(scores, np.float32), k).tolist() == expected
 
 
 def test_bm25_agrees_with_its_formula() -> None:

@@ -10,33 +10,35 @@ from numpy.typing import NDArray
 
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_set
-from sapbert.evaluation.metrics import measure
+from sapbert.evaluation.metrics import compute_metrics
 from sapbert.evaluation.rankers import baseline
 from sapbert.evaluation.run import Evaluation, evaluate, write_evaluation
 from sapbert.protocols import Choice
 from tests.conftest import GOLDEN
-from tests.evaluation.conftest import mentions, small_set, told
+from tests.evaluation.conftest import mentions, ranker_answering, small_set
 
 
 def test_both_dictionaries_are_measured(plain: EvaluationSet) -> None:
     found = evaluate(plain, baseline("edit"))
 
     assert found.dictionaries == ["dictionary", "test_dictionary"]
-    assert found.of("dictionary").height == found.of("test_dictionary").height == 4
-    assert found.of("dictionary")["rank"].to_list() == [1, 1, None, 1]
+    assert found.for_dictionary("dictionary").height == found.for_dictionary("test_dictionary").height == 4
+    assert found.for_dictionary("dictionary")["rank"].to_list() == [1, 1, None, 1]
 
 
 def test_training_mentions_help_only_where_they_are_names(plain: EvaluationSet) -> None:
     exact = evaluate(plain, baseline("exact"), split="train")
 
-    assert measure(exact.of("dictionary")).accuracy[1] == 0
-    assert measure(exact.of("test_dictionary")).accuracy[1] == 1
+    assert compute_metrics(exact.for_dictionary("dictionary")).accuracy[1] == 0
+    assert compute_metrics(exact.for_dictionary("test_dictionary")).accuracy[1] == 1
     assert not exact.results["seen"].any()  # or every mention would have been seen, in itself
 
 
 def test_candidates_are_kept_with_names_ids_and_scores() -> None:
     names = {"fever": "F|G", "moss lung": "M"}
-    found = evaluate(small_set(names, mentions(("hot|wet", "F"))), told({"wet": ["moss lung", "fever"]}))
+    found = evaluate(
+        small_set(names, mentions(("hot|wet", "F"))), ranker_answering({"wet": ["moss lung", "fever"]})
+    )
 
     assert found.candidates.drop("score").rows() == [
         ("dictionary", 0, 1, 1, "moss lung", "M"),
@@ -62,7 +64,7 @@ def test_a_reranker_orders_names_by_the_context_of_each_mention() -> None:
     test = mentions(("it", "M"), ("it", "T"), ("it", "F"), ("nobody", "F")).with_columns(
         context=pl.Series(["so a moss lung", "such a tin ear", "", ""])
     )
-    build = told({"it": ["fever", "moss lung", "tin ear"]})
+    build = ranker_answering({"it": ["fever", "moss lung", "tin ear"]})
     plain = evaluate(small_set(names, test), build)
     again = evaluate(small_set(names, test), build, reranker=BySentence())
 
@@ -75,7 +77,7 @@ def test_a_reranker_orders_names_by_the_context_of_each_mention() -> None:
 def test_a_name_that_is_the_mention_stays_in_front_as_in_linking() -> None:
     names = {"fever": "F", "moss lung": "M", "tin ear": "T"}
     test = mentions(("fever", "F")).with_columns(context=pl.lit("a fever or a tin ear"))
-    build = told({"fever": ["moss lung", "fever", "tin ear"]})
+    build = ranker_answering({"fever": ["moss lung", "fever", "tin ear"]})
     again = evaluate(small_set(names, test), build, reranker=BySentence())
 
     expected = [("fever", 1), ("tin ear", 1), ("moss lung", 0)]
@@ -119,4 +121,4 @@ def test_exact_match_on_ncbi_agrees_with_slow_loops(shared_data: Path) -> None:
         right = 0
         for parts, gold in benchmark.split("dev").select("parts", "ids").iter_rows():
             right += all(any(one in gold for one in ids.get(part, [])) for part in parts)
-        assert measure(found.of(name)).accuracy[1] == pytest.approx(right / 787)
+        assert compute_metrics(found.for_dictionary(name)).accuracy[1] == pytest.approx(right / 787)

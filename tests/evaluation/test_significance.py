@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sapbert.evaluation.significance import bootstrap_interval, mcnemar, randomisation, t_test
+from sapbert.evaluation.significance import bootstrap_interval, mcnemar, randomisation_test, t_test
 
 BITS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
@@ -62,17 +62,17 @@ def test_randomisation_is_the_permutation_test_of_scipy() -> None:
         rng=np.random.default_rng(4),
     )
 
-    assert randomisation(differences) == pytest.approx(theirs.pvalue, abs=0.015)
+    assert randomisation_test(differences) == pytest.approx(theirs.pvalue, abs=0.015)
 
 
 def test_systems_that_answer_alike_do_not_differ() -> None:
-    assert randomisation(np.zeros(10)) == 1
+    assert randomisation_test(np.zeros(10)) == 1
     assert mcnemar(np.ones(3), np.ones(3)) == 1
     assert bootstrap_interval(np.zeros(10)) == (0, 0)
 
 
 def test_the_least_p_is_one_in_all_that_could_be_drawn() -> None:
-    assert randomisation(np.ones(500), samples=99) == 0.01
+    assert randomisation_test(np.ones(500), samples=99) == 0.01
 
 
 @given(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=1, max_size=30), st.integers(0, 5))
@@ -82,7 +82,7 @@ def test_same_seed_same_figures(values: list[float], seed: int) -> None:
     assert bootstrap_interval(given_values, seed=seed) == bootstrap_interval(given_values, seed=seed)
     low, high = bootstrap_interval(given_values, seed=seed)
     assert given_values.min() <= low <= high <= given_values.max()
-    assert 0 < randomisation(given_values, seed=seed) <= 1
+    assert 0 < randomisation_test(given_values, seed=seed) <= 1
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=12), st.floats(0, 1))

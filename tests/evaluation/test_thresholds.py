@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sapbert.errors import SapbertError
 from sapbert.evaluation.run import Evaluation, evaluate
-from sapbert.evaluation.thresholds import outcomes_of, reliability_of, thresholds
+from sapbert.evaluation.thresholds import calibration_outcomes, reliability, threshold_curve
 from tests.evaluation.conftest import mentions, scored, small_set
 
 NAMES = {"fever": "F", "hot fever": "F", "moss lung": "M", "tin ear": "T"}
@@ -26,7 +26,7 @@ def test_a_threshold_leaves_better_answers_and_fewer() -> None:
         "tin": [("fever", 0.4)],
         "nil": [("fever", 0.6)],
     }
-    found = thresholds(
+    found = threshold_curve(
         run(answers, ("hot", "F"), ("wet", "M"), ("tin", "T"), ("nil", "-1"), ("mud", "M")), "dictionary"
     )
 
@@ -35,7 +35,7 @@ def test_a_threshold_leaves_better_answers_and_fewer() -> None:
     assert found.coverage.tolist() == [4 / 5, 3 / 5, 2 / 5, 1 / 5]
     # From 0.9 on the NIL mention is right as well, by having no answer.
     assert found.accuracy.tolist() == pytest.approx([2 / 5, 2 / 5, 1 / 5, 2 / 5])
-    assert [found.reaching(wanted) for wanted in (0.5, 0.6, 0.95)] == [0, 1, 3]
+    assert [found.lowest_reaching(wanted) for wanted in (0.5, 0.6, 0.95)] == [0, 1, 3]
 
 
 def test_the_lead_is_over_the_next_concept_and_that_of_the_worst_part() -> None:
@@ -44,7 +44,7 @@ def test_the_lead_is_over_the_next_concept_and_that_of_the_worst_part() -> None:
         "wet": [("moss lung", 0.7), ("tin ear", 0.6)],
         "tin": [("tin ear", 0.4)],
     }
-    found = outcomes_of(run(answers, ("hot", "F"), ("hot|wet", "F|M"), ("tin", "F")), "dictionary")
+    found = calibration_outcomes(run(answers, ("hot", "F"), ("hot|wet", "F|M"), ("tin", "F")), "dictionary")
 
     assert found.scores.tolist() == [0.9, 0.7, 0.4]
     assert found.leads.tolist() == pytest.approx([0.4, 0.1, 0.4])
@@ -53,12 +53,12 @@ def test_the_lead_is_over_the_next_concept_and_that_of_the_worst_part() -> None:
 
 def test_equal_scores_are_not_parted_by_their_last_bits() -> None:
     answers = {"hot": [("fever", 1.0)], "wet": [("fever", 1 - 6e-8)]}
-    assert len(thresholds(run(answers, ("hot", "F"), ("wet", "M")), "dictionary").scores) == 1
+    assert len(threshold_curve(run(answers, ("hot", "F"), ("wet", "M")), "dictionary").scores) == 1
 
 
 def test_without_any_answer_there_is_nothing_to_draw() -> None:
     with pytest.raises(SapbertError, match="dictionary: no mention has an answer"):
-        thresholds(run({}, ("hot", "F")), "dictionary")
+        threshold_curve(run({}, ("hot", "F")), "dictionary")
 
 
 def test_confidence_is_fitted_to_an_evaluation() -> None:
@@ -68,7 +68,7 @@ def test_confidence_is_fitted_to_an_evaluation() -> None:
     gold = [
         "F" if (number * 7 % 200) / 200 < ((number % 20 + 0.5) / 20) ** 2 else "M" for number in range(200)
     ]
-    found = reliability_of(run(answers, *zip(names, gold, strict=True)), "dictionary")
+    found = reliability(run(answers, *zip(names, gold, strict=True)), "dictionary")
 
     assert found["mentions answered"] == 200
     assert found["right"] == gold.count("F") / 200
@@ -86,7 +86,9 @@ cases = st.lists(
 @given(cases)
 def test_shares_are_what_counting_gives(rows: list[tuple[float | None, str]]) -> None:
     answers = {f"m{at}": [("fever", score)] for at, (score, _) in enumerate(rows) if score is not None}
-    found = thresholds(run(answers, *((f"m{at}", gold) for at, (_, gold) in enumerate(rows))), "dictionary")
+    found = threshold_curve(
+        run(answers, *((f"m{at}", gold) for at, (_, gold) in enumerate(rows))), "dictionary"
+    )
 
     assert found.scores.tolist() == sorted({score for score, _ in rows if score is not None})
     for at, threshold in enumerate(found.scores):

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sapbert.evaluation.benchmarks.dataset import dictionary_of
+from sapbert.evaluation.benchmarks.dataset import make_dictionary
 from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_set
-from sapbert.evaluation.metrics import measure
+from sapbert.evaluation.metrics import compute_metrics
 from sapbert.evaluation.rankers import Ranker, ScoringRanker, baseline
 from sapbert.evaluation.run import evaluate
 from tests.evaluation.conftest import mentions
@@ -74,7 +74,8 @@ def test_an_evaluation_agrees_with_slow_loops_over_the_raw_text(rows: Rows, test
     """Ids that no name has, mentions that come twice, ties, and `|` and `+` are all among these."""
     columns = (pl.Series([row[place] for row in rows], dtype=pl.String) for place in (0, 1))
     found = evaluate(
-        EvaluationSet("random", {"test": mentions(*test)}, dictionary_of(*columns), None, {}), letters_ranker
+        EvaluationSet("random", {"test": mentions(*test)}, make_dictionary(*columns), None, {}),
+        letters_ranker,
     )
 
     names = slow_names(rows)
@@ -134,5 +135,5 @@ def test_tfidf_on_ncbi_agrees_with_slow_loops_over_the_files(shared_data: Path) 
         ranks.append(slow_rank(mention, ids, ranked, names))
 
     assert found["rank"].gather(list(looked_at)).to_list() == ranks
-    accuracy = measure(found).accuracy
+    accuracy = compute_metrics(found).accuracy
     assert (accuracy[1], accuracy[5]) == pytest.approx((0.877, 0.905), abs=0.001)

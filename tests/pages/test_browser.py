@@ -10,9 +10,9 @@ import pytest
 from sapbert.evaluation.errors.page import errors_page
 from sapbert.evaluation.errors.wrong_links import wrong_links
 from sapbert.evaluation.run import evaluate
-from sapbert.paper.projection import Projection, Sample
+from sapbert.paper.projection import NameSample, Projection
 from sapbert.plots.tsne_page import tsne_page
-from tests.evaluation.conftest import mentions, small_set, told
+from tests.evaluation.conftest import mentions, ranker_answering, small_set
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -52,7 +52,7 @@ def test_wrong_links_are_searched_and_filtered(show: Show) -> None:
     names = {f"disease {number}": f"D{number}" for number in range(200)} | {SCRIPT: "S"}
     rows = [(f"mention{number}", f"D{number}") for number in range(200)] + [(SCRIPT, "D1"), ("tin ear", "Z")]
     ranked = {text: [SCRIPT, "disease 7"] for text, _ in rows}
-    evaluation = evaluate(small_set(names, mentions(*rows)), told(ranked))
+    evaluation = evaluate(small_set(names, mentions(*rows)), ranker_answering(ranked))
     page = show(errors_page(evaluation, wrong_links(evaluation), title="wrong"))
     count, cards = page.locator("#count"), page.locator("article")
 
@@ -76,7 +76,7 @@ def test_wrong_links_are_searched_and_filtered(show: Show) -> None:
 
 def test_a_concept_is_marked_in_every_picture(show: Show) -> None:
     names = ("aches", SCRIPT, "tin ear", "ear of tin")
-    sample = Sample(("x:A", "x:T"), ("Ache", "Tin ear"), names, np.array([0, 0, 1, 1]))
+    sample = NameSample(("x:A", "x:T"), ("Ache", "Tin ear"), names, np.array([0, 0, 1, 1]))
     points = np.array([[0.1, 0.1], [0.9, 0.9], [0.1, 0.9], [0.9, 0.1]])
     page = show(tsne_page(sample, {"before": Projection(points, 0.25), "after": Projection(1 - points, 1.0)}))
     marks, said = page.locator("figure path"), page.locator("#told")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from sapbert.artifacts import create
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.paper.projection import Sample, nearest_share, project, sample_names
+from sapbert.paper.projection import NameSample, nearest_neighbour_share, project, sample_names
 from sapbert.paper.settings import MOST_CONCEPTS, ProjectionSettings
 from sapbert.plots.figures import COLOURS
-from sapbert.plots.tsne import SHAPES, look_of
+from sapbert.plots.tsne import SHAPES, marker_of
 from sapbert.plots.tsne_page import tsne_page
 from sapbert.text import fold
 from sapbert.vocab.intake import Intake
@@ -103,11 +103,11 @@ def test_the_nearest_name_is_found_as_a_loop_finds_it(count: int, seed: int) -> 
         others = [other for other in range(count) if other != own]
         best = max(others, key=lambda other: float(vectors[own] @ vectors[other]))
         near += concepts[best] == concepts[own]
-    assert nearest_share(vectors, concepts) == near / count
+    assert nearest_neighbour_share(vectors, concepts) == near / count
 
 
 def test_every_concept_has_a_look_of_its_own_and_neighbours_share_nothing() -> None:
-    looks = [look_of(concept) for concept in range(MOST_CONCEPTS)]
+    looks = [marker_of(concept) for concept in range(MOST_CONCEPTS)]
 
     assert len(set(looks)) == MOST_CONCEPTS
     assert {colour for colour, _ in looks} == set(range(len(COLOURS)))
@@ -119,7 +119,7 @@ def test_every_concept_has_a_look_of_its_own_and_neighbours_share_nothing() -> N
 
 def test_the_page_holds_every_name_with_its_place_as_data(vocabulary: Path) -> None:
     drawn = sample_names(vocabulary, SMALL)
-    sample = Sample(
+    sample = NameSample(
         drawn.ids, ("<b>x", *drawn.labels[1:]), ("</script><b>", *drawn.names[1:]), drawn.concepts
     )
     found = {"before/model": project(drawn, NgramEncoder(64), SMALL)}

@@ -11,13 +11,13 @@ import pytest
 from sapbert.errors import ArtifactError
 from sapbert.evaluation.benchmarks.loader import EvaluationSet
 from sapbert.evaluation.compare import System, compare
-from sapbert.evaluation.rankers import Build
+from sapbert.evaluation.rankers import RankerFactory
 from sapbert.evaluation.run import evaluate
 from sapbert.evaluation.significance import t_test
-from sapbert.paper.cells import CELLS, Cell, Run, find_sets, measure_cells
+from sapbert.paper.cells import CELLS, CellProgress, RankerRun, find_benchmarks, measure_cells
 from sapbert.paper.published import SOTA, paper_tables
 from sapbert.paper.tables import ABSENT, Reproduction, csv_rows, table_text
-from tests.evaluation.conftest import dictionary, mentions, small_set, told
+from tests.evaluation.conftest import dictionary, mentions, ranker_answering, small_set
 
 NAMES = {"fever": "F", "moss lung": "M", "tin ear": "T"}
 RIGHT = {"hot": ["fever"], "mossy": ["moss lung"], "tin": ["tin ear"]}
@@ -32,17 +32,17 @@ class Answers:
     def __init__(self, row: str, answers: Mapping[str, Sequence[str]], *, fingerprint: str = "") -> None:
         self.opened = 0
         self._answers = answers
-        self.run = Run(row, fingerprint or row, self._open)
+        self.run = RankerRun(row, fingerprint or row, self._open)
 
-    def _open(self) -> Build:
+    def _open(self) -> RankerFactory:
         self.opened += 1
-        return told(self._answers)
+        return ranker_answering(self._answers)
 
 
 def measure(
     runs: Sequence[Answers], sets: Mapping[str, EvaluationSet], target: Path
-) -> tuple[dict[tuple[str, str], System], list[Cell]]:
-    cells: list[Cell] = []
+) -> tuple[dict[tuple[str, str], System], list[CellProgress]]:
+    cells: list[CellProgress] = []
     systems = measure_cells([one.run for one in runs], sets, target, on_cell=cells.append)
     return systems, cells
 
@@ -58,7 +58,9 @@ def made(
 ) -> Reproduction:
     """A table of one set, from the answers of each run of each row."""
     runs = {
-        (row, "ncbi-disease"): System(row, tuple(evaluate(benchmark, told(one)) for one in answers))
+        (row, "ncbi-disease"): System(
+            row, tuple(evaluate(benchmark, ranker_answering(one)) for one in answers)
+        )
         for row, answers in systems.items()
     }
     sets = {"ncbi-disease": benchmark}
@@ -103,7 +105,7 @@ def test_another_version_measures_anew(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    def stop(cell: Cell) -> None:
+    def stop(cell: CellProgress) -> None:
         if cell.number == 2:
             raise KeyboardInterrupt
 
@@ -166,7 +168,7 @@ def test_sets_that_cannot_be_measured_are_told_with_the_reason(tmp_path: Path) -
         for stem, text in files.items():
             (tmp_path / name / f"{stem}.tsv").write_text(text)
 
-    found, absent = find_sets(
+    found, absent = find_benchmarks(
         tmp_path, ["ncbi-disease", "bc5cdr-disease", "bc5cdr-chemical", "medmentions", "cometa"]
     )
 

@@ -10,8 +10,8 @@ from torch.nn.functional import normalize
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.paper.settings import SampleSettings
-from sapbert.paper.similarities import BINS, EDGES, Distribution, sample_similarities, similarities
+from sapbert.paper.settings import SimilaritySettings
+from sapbert.paper.similarities import BINS, EDGES, Distribution, count_similarities, similarities
 from sapbert.training.alignment.mining import MiningSettings
 
 
@@ -34,26 +34,26 @@ def test_well_separated_pairs_are_counted_before_mining_and_gone_after_it() -> N
     labels = torch.tensor([7, 7, 8, 8])
     found = similarities(vectors, labels, labels[:, None] == labels, MiningSettings())
 
-    np.testing.assert_array_equal(found.every.positives, counts(at_0_98=4))
-    np.testing.assert_array_equal(found.every.negatives, counts(at_0=8))
-    assert found.every.overlap == 0
-    assert found.hard.positives.sum() == found.hard.negatives.sum() == 0
-    assert found.hard.overlap == 0
+    np.testing.assert_array_equal(found.all_pairs.positives, counts(at_0_98=4))
+    np.testing.assert_array_equal(found.all_pairs.negatives, counts(at_0=8))
+    assert found.all_pairs.overlap == 0
+    assert found.mined.positives.sum() == found.mined.negatives.sum() == 0
+    assert found.mined.overlap == 0
 
 
 def test_pairs_that_cannot_be_told_apart_overlap_and_are_all_kept() -> None:
     labels = torch.tensor([7, 7, 8, 8])
     found = similarities(torch.eye(4)[[0, 0, 0, 0]], labels, labels[:, None] == labels, MiningSettings())
 
-    assert found.every.overlap == found.hard.overlap == 1
-    np.testing.assert_array_equal(found.hard.negatives, found.every.negatives)
+    assert found.all_pairs.overlap == found.mined.overlap == 1
+    np.testing.assert_array_equal(found.mined.negatives, found.all_pairs.negatives)
 
 
 def test_a_cosine_that_rounding_carries_beyond_one_is_counted() -> None:
     labels = torch.tensor([7, 7])
     vectors = torch.tensor([[1.000001, 0.0], [1.000001, 0.0]])
     found = similarities(vectors, labels, labels[:, None] == labels, MiningSettings())
-    np.testing.assert_array_equal(found.every.positives, counts(at_0_98=2))
+    np.testing.assert_array_equal(found.all_pairs.positives, counts(at_0_98=2))
 
 
 def test_half_of_the_area_may_be_shared() -> None:
@@ -80,16 +80,16 @@ def test_every_pair_is_counted_once_for_each_anchor_as_in_a_slow_loop(
             elif a != b and not share[a, b]:
                 negatives.append(float(vectors[a] @ vectors[b]))
 
-    assert found.every.positives.sum() == len(positives)
-    assert found.every.negatives.sum() == len(negatives)
-    for counted, cosines in ((found.every.positives, positives), (found.every.negatives, negatives)):
+    assert found.all_pairs.positives.sum() == len(positives)
+    assert found.all_pairs.negatives.sum() == len(negatives)
+    for counted, cosines in ((found.all_pairs.positives, positives), (found.all_pairs.negatives, negatives)):
         if cosines:
             # A cosine that rounding carries over an edge moves the mean by less than a bin.
             assert (counted * (EDGES[:-1] + 0.01)).sum() / len(cosines) == pytest.approx(
                 np.mean(cosines), abs=0.02
             )
-    assert (found.hard.positives <= found.every.positives).all()
-    assert (found.hard.negatives <= found.every.negatives).all()
+    assert (found.mined.positives <= found.all_pairs.positives).all()
+    assert (found.mined.negatives <= found.all_pairs.negatives).all()
 
 
 @pytest.fixture(scope="module")
@@ -99,30 +99,32 @@ def encoder(tiny_base: object) -> TransformerEncoder:
 
 def test_batches_depend_on_the_seed_and_add_up(tiny_pairs: Pairs, encoder: TransformerEncoder) -> None:
     told: list[int] = []
-    sample = SampleSettings(batches=3, batch_size=8)
-    first = sample_similarities(tiny_pairs, encoder, sample, on_batch=told.append)
-    again = sample_similarities(tiny_pairs, encoder, sample, on_batch=ignore)
-    one = sample_similarities(tiny_pairs, encoder, SampleSettings(batches=1, batch_size=8), on_batch=ignore)
-    other = sample_similarities(
-        tiny_pairs, encoder, SampleSettings(batches=3, batch_size=8, seed=5), on_batch=ignore
+    sample = SimilaritySettings(batches=3, batch_size=8)
+    first = count_similarities(tiny_pairs, encoder, sample, on_batch=told.append)
+    again = count_similarities(tiny_pairs, encoder, sample, on_batch=ignore)
+    one = count_similarities(
+        tiny_pairs, encoder, SimilaritySettings(batches=1, batch_size=8), on_batch=ignore
+    )
+    other = count_similarities(
+        tiny_pairs, encoder, SimilaritySettings(batches=3, batch_size=8, seed=5), on_batch=ignore
     )
 
     assert told == [1, 2, 3]
-    np.testing.assert_array_equal(first.every.negatives, again.every.negatives)
-    assert (one.every.negatives <= first.every.negatives).all()
-    assert (first.every.negatives != 3 * one.every.negatives).any()
-    assert (first.every.negatives != other.every.negatives).any()
+    np.testing.assert_array_equal(first.all_pairs.negatives, again.all_pairs.negatives)
+    assert (one.all_pairs.negatives <= first.all_pairs.negatives).all()
+    assert (first.all_pairs.negatives != 3 * one.all_pairs.negatives).any()
+    assert (first.all_pairs.negatives != other.all_pairs.negatives).any()
     # Two names a pair, each the anchor of the other.
-    assert first.every.positives.sum() >= 3 * 8 * 2
+    assert first.all_pairs.positives.sum() >= 3 * 8 * 2
 
 
 def test_mining_makes_the_kinds_overlap_more(tiny_pairs: Pairs, encoder: TransformerEncoder) -> None:
-    sample = SampleSettings(batches=5, batch_size=16)
-    found = sample_similarities(tiny_pairs, encoder, sample, on_batch=ignore)
-    assert found.hard.overlap > found.every.overlap
+    sample = SimilaritySettings(batches=5, batch_size=16)
+    found = count_similarities(tiny_pairs, encoder, sample, on_batch=ignore)
+    assert found.mined.overlap > found.all_pairs.overlap
 
 
 def test_a_batch_larger_than_the_data_is_refused(tiny_pairs: Pairs, encoder: TransformerEncoder) -> None:
-    sample = SampleSettings(batch_size=len(tiny_pairs) + 1)
+    sample = SimilaritySettings(batch_size=len(tiny_pairs) + 1)
     with pytest.raises(ConfigError, match="is more than the"):
-        sample_similarities(tiny_pairs, encoder, sample, on_batch=ignore)
+        count_similarities(tiny_pairs, encoder, sample, on_batch=ignore)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ArtifactError, ConfigError, FormatError
 from sapbert.pairs.artifact import Pairs
-from sapbert.paper.results_table import Result, best_first, figures_of, markdown
+from sapbert.paper.results_table import SweepResult, best_first, markdown_table, summarise_metrics
 from sapbert.paper.sweep import Sweep, _name, read_sweep, run_sweep
 from sapbert.training.alignment.trainer import train
 from sapbert.training.settings import TrainSettings
@@ -147,7 +147,7 @@ class Watch:
 
 def run(
     pairs: Pairs, base: Path, target: Path, sweep: Sweep, watch: Watch | None = None
-) -> tuple[list[Result], Watch]:
+) -> tuple[list[SweepResult], Watch]:
     watch = watch or Watch()
     results = run_sweep(
         pairs, str(base), target, sweep, device=CPU, on_cell=watch.on_cell, on_step=watch.on_step
@@ -284,7 +284,7 @@ def test_figures_sum_up_a_run() -> None:
     measured = [{"step": 0, "retrieval": 0.2}, *steps]
     measured[10]["retrieval"], measured[20]["retrieval"] = 0.9, 0.7
 
-    figures = figures_of(measured, batch_size=50)
+    figures = summarise_metrics(measured, batch_size=50)
 
     assert figures["retrieval_before"] == 0.2
     assert figures["retrieval"] == 0.7
@@ -295,18 +295,18 @@ def test_figures_sum_up_a_run() -> None:
 
 def test_seconds_hold_where_not_every_step_is_told() -> None:
     told = [{"step": 10, "names_per_second": 100.0}, {"step": 20, "names_per_second": 50.0}]
-    assert figures_of(told, batch_size=50)["seconds"] == pytest.approx(10 + 20)
+    assert summarise_metrics(told, batch_size=50)["seconds"] == pytest.approx(10 + 20)
 
 
 def test_cells_without_a_measurement_come_last() -> None:
     failed, weak, strong = (
-        Result("a", {}),
-        Result("b", {}, {"retrieval": 0.0}),
-        Result("c", {}, {"retrieval": 1}),
+        SweepResult("a", {}),
+        SweepResult("b", {}, {"retrieval": 0.0}),
+        SweepResult("c", {}, {"retrieval": 1}),
     )
     assert best_first([failed, weak, strong]) == [strong, weak, failed]
 
 
 def test_the_table_leaves_out_empty_columns_and_survives_bars() -> None:
-    rows = [Result("a", {"loss_settings.scale": None, "loss": "x|y"}, {"retrieval": 0.5}).row()]
-    assert markdown(rows) == "| loss | retrieval | cell |\n| --- | --- | --- |\n| x\\|y | 50.0% | a |\n"
+    rows = [SweepResult("a", {"loss_settings.scale": None, "loss": "x|y"}, {"retrieval": 0.5}).row()]
+    assert markdown_table(rows) == "| loss | retrieval | cell |\n| --- | --- | --- |\n| x\\|y | 50.0% | a |\n"

@@ -10,8 +10,8 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
-from sapbert.evaluation.thresholds import Thresholds
-from sapbert.paper.projection import Projection, Sample
+from sapbert.evaluation.thresholds import ThresholdCurve
+from sapbert.paper.projection import NameSample, Projection
 from sapbert.paper.similarities import BINS, Distribution, Similarities
 from sapbert.plots.reliability import draw_reliability
 from sapbert.plots.similarities import draw_similarities
@@ -33,10 +33,10 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return found
 
 
-def curve(*precision: float) -> Thresholds:
+def curve(*precision: float) -> ThresholdCurve:
     scores = np.linspace(0.5, 1, len(precision))
     shares = np.array(precision)
-    return Thresholds(scores, shares, 1 - scores / 2, shares / 2)
+    return ThresholdCurve(scores, shares, 1 - scores / 2, shares / 2)
 
 
 def test_thresholds_have_a_panel_a_run_and_one_that_compares_them(
@@ -75,7 +75,7 @@ def test_a_run_without_a_dictionary_leaves_its_panel_empty(drawn: list[Figure], 
 
 
 def test_every_name_is_where_the_model_put_it(drawn: list[Figure], tmp_path: Path) -> None:
-    sample = Sample(("A", "B"), ("fever", "rust"), ("a", "b", "c"), np.array([0, 0, 1]))
+    sample = NameSample(("A", "B"), ("fever", "rust"), ("a", "b", "c"), np.array([0, 0, 1]))
     places = np.array([[0.0, 0.1], [0.2, 0.3], [1.0, 0.9]])
     found = {"before": Projection(places, 0.5), "after": Projection(1 - places, 1.0)}
 

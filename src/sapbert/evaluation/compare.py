@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from sapbert.artifacts import MANIFEST
 from sapbert.errors import ArtifactError, ConfigError
-from sapbert.evaluation.metrics import measure, right_at
+from sapbert.evaluation.metrics import compute_metrics, correct_at
 from sapbert.evaluation.run import Evaluation
-from sapbert.evaluation.significance import Interval, bootstrap_interval, mcnemar, randomisation
+from sapbert.evaluation.significance import Interval, bootstrap_interval, mcnemar, randomisation_test
 
 _KEY = ("dictionary", "mention", "text", "gold")
 
@@ -41,19 +41,19 @@ class System:
             )
         return cls(path.name, tuple(Evaluation.open(one) for one in paths))
 
-    def right_at(self, dictionary: str, k: int) -> NDArray[np.float64]:
+    def correct_at(self, dictionary: str, k: int) -> NDArray[np.float64]:
         """How often each mention with gold ids is right at k, over the runs.  # (mentions,)"""
-        often: NDArray[np.float64] = self.rights(dictionary, k).mean(axis=0)
+        often: NDArray[np.float64] = self.correct_per_run(dictionary, k).mean(axis=0)
         return often
 
     def accuracies(self, dictionary: str, k: int) -> NDArray[np.float64]:
         """The accuracy at k of each run.  # (runs,), empty where no mention has gold ids"""
-        shares = (measure(run.of(dictionary), ks=(k,)).accuracy[k] for run in self.runs)
+        shares = (compute_metrics(run.for_dictionary(dictionary), ks=(k,)).accuracy[k] for run in self.runs)
         return np.array([share for share in shares if share is not None], np.float64)
 
-    def rights(self, dictionary: str, k: int) -> NDArray[np.float64]:
+    def correct_per_run(self, dictionary: str, k: int) -> NDArray[np.float64]:
         """Which mentions are right at k in each run.  # (runs, mentions)"""
-        return np.stack([right_at(run.of(dictionary), k) for run in self.runs])
+        return np.stack([correct_at(run.for_dictionary(dictionary), k) for run in self.runs])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,24 +93,24 @@ def compare(first: System, second: System, *, k: int = 1, seed: int = 0) -> list
 
 
 def _compare(first: System, second: System, dictionary: str, *, k: int, seed: int) -> Comparison:
-    rights = [system.rights(dictionary, k) for system in (first, second)]  # (runs, mentions) each
+    rights = [system.correct_per_run(dictionary, k) for system in (first, second)]  # (runs, mentions) each
     means = [right.mean(axis=0) for right in rights]
     differences = means[1] - means[0]
     single = len(first.runs) == len(second.runs) == 1
     return Comparison(
         dictionary=dictionary,
         mentions=len(differences),
-        first=over_runs(rights[0].mean(axis=1)),
-        second=over_runs(rights[1].mean(axis=1)),
+        first=mean_over_runs(rights[0].mean(axis=1)),
+        second=mean_over_runs(rights[1].mean(axis=1)),
         difference=float(differences.mean()),
         interval=bootstrap_interval(differences, seed=seed),
-        randomisation=randomisation(differences, seed=seed),
+        randomisation=randomisation_test(differences, seed=seed),
         mcnemar=mcnemar(*means) if single else None,
         changed=_changed(first, second, dictionary, differences),
     )
 
 
-def over_runs(values: NDArray[np.float64]) -> Accuracy:
+def mean_over_runs(values: NDArray[np.float64]) -> Accuracy:
     """Sum up an accuracy that was measured once a run."""
     return Accuracy(
         mean=float(values.mean()), deviation=float(values.std(ddof=1)) if len(values) > 1 else None
@@ -121,7 +121,7 @@ def _changed(
     first: System, second: System, dictionary: str, differences: NDArray[np.float64]
 ) -> pl.DataFrame:
     """The mentions that one system has right more often, gained ones first, with the first runs' answers."""
-    linked = first.runs[0].of(dictionary).filter(pl.col("gold") != "")
+    linked = first.runs[0].for_dictionary(dictionary).filter(pl.col("gold") != "")
     rows = linked.select("mention", "raw", "text", "gold", difference=pl.Series(differences))
     for name, system in (("first", first), ("second", second)):
         best = system.runs[0].candidates.filter(dictionary=dictionary, position=1).sort("mention", "part")

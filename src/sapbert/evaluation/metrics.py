@@ -33,7 +33,7 @@ the text stands in the training split, `score` the best candidate's, of a compos
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measures:
+class Metrics:
     """Figures over some mentions; None where there is nothing to divide by."""
 
     mentions: int
@@ -52,7 +52,7 @@ class Measures:
     nil_recall: float | None
 
 
-def judge(
+def mention_results(
     mentions: pl.DataFrame,
     candidates: pl.DataFrame,
     dictionary: Dictionary,
@@ -87,7 +87,9 @@ def judge(
     return described
 
 
-def measure(results: pl.DataFrame, *, ks: Sequence[int] = KS, threshold: float | None = None) -> Measures:
+def compute_metrics(
+    results: pl.DataFrame, *, ks: Sequence[int] = KS, threshold: float | None = None
+) -> Metrics:
     """Return the figures of `results`; below `threshold` a best candidate is taken for NIL."""
     nil = results["gold"] == ""
     unanswered = results["score"].is_null()
@@ -107,7 +109,7 @@ def measure(results: pl.DataFrame, *, ks: Sequence[int] = KS, threshold: float |
         .agg(pl.col("covered").mean(), *(one.mean() for one in right), reciprocal.mean())
     )
     shares: dict[str, float | None] = by_fold.select(pl.exclude("fold").mean()).row(0, named=True)
-    return Measures(
+    return Metrics(
         mentions=int((~nil).sum()),
         nil=int(nil.sum()),
         accuracy={k: shares[f"any {k}"] for k in ks},
@@ -119,15 +121,15 @@ def measure(results: pl.DataFrame, *, ks: Sequence[int] = KS, threshold: float |
     )
 
 
-def measure_by(results: pl.DataFrame, column: str, *, ks: Sequence[int] = KS) -> dict[str, Measures]:
+def compute_metrics_by(results: pl.DataFrame, column: str, *, ks: Sequence[int] = KS) -> dict[str, Metrics]:
     """Return the figures of each group of mentions, by `type`, `seen` or another column, largest first."""
     words = results.with_columns(pl.col(column).cast(pl.String))
     groups = words.partition_by(column, as_dict=True, maintain_order=True)
     largest = sorted(groups.items(), key=lambda group: -group[1].height)
-    return {str(key[0]): measure(group, ks=ks) for key, group in largest}
+    return {str(key[0]): compute_metrics(group, ks=ks) for key, group in largest}
 
 
-def right_at(results: pl.DataFrame, k: int) -> NDArray[np.float64]:
+def correct_at(results: pl.DataFrame, k: int) -> NDArray[np.float64]:
     """1 for each mention with gold ids that is right at k, 0 for the others.  # (mentions,)"""
     linked = results.filter(pl.col("gold") != "")
     return (linked["rank"] <= k).fill_null(value=False).to_numpy().astype(np.float64)

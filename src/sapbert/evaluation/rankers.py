@@ -41,7 +41,7 @@ class Ranker(Protocol):
         ...
 
 
-Build = Callable[[Sequence[str]], Ranker]
+RankerFactory = Callable[[Sequence[str]], Ranker]
 """Makes a ranker of the names of a dictionary."""
 
 
@@ -73,7 +73,7 @@ class ScoringRanker:
         step = max(_CELLS // max(self._names, 1), 1)
         for start in range(0, len(mentions), step):
             block = self._score(mentions[start : start + step])  # (block, names)
-            best = best_rows(block, k)
+            best = top_k_columns(block, k)
             width = best.shape[1]
             own = np.take_along_axis(block, best, axis=1)
             stop = start + len(best)
@@ -82,7 +82,7 @@ class ScoringRanker:
         return scores, rows
 
 
-def best_rows(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+def top_k_columns(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """Columns of the k best scores of each row, best first; of equal scores the lower column comes first.
 
     # (rows, min(k, columns))
@@ -163,7 +163,7 @@ def bm25_ranker(names: Sequence[str], *, saturation: float = 1.2, length_weight:
     return ScoringRanker(score, len(names))
 
 
-def edit_ranker(names: Sequence[str]) -> Ranker:
+def levenshtein_ranker(names: Sequence[str]) -> Ranker:
     """Rank by Levenshtein distance, as a share of the longer text."""
     process = _require("rapidfuzz.process", "eval")
     distance = _require("rapidfuzz.distance", "eval")
@@ -177,15 +177,15 @@ def edit_ranker(names: Sequence[str]) -> Ranker:
     return ScoringRanker(score, len(names))
 
 
-BASELINES: dict[str, Build] = {
+BASELINES: dict[str, RankerFactory] = {
     "exact": ExactRanker,
     "tfidf": TfidfRanker,
     "bm25": bm25_ranker,
-    "edit": edit_ranker,
+    "edit": levenshtein_ranker,
 }
 
 
-def baseline(name: str) -> Build:
+def baseline(name: str) -> RankerFactory:
     """Return a baseline by its name."""
     if name not in BASELINES:
         raise ConfigError(f"no baseline {name!r}; there are {', '.join(BASELINES)}")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sapbert.evaluation.compare import Accuracy, Comparison, System, over_runs
-from sapbert.evaluation.errors.kinds import Kind
+from sapbert.evaluation.compare import Accuracy, Comparison, System, mean_over_runs
+from sapbert.evaluation.errors.kinds import ErrorKind
 from sapbert.evaluation.errors.wrong_links import WrongLink, count_kinds
-from sapbert.evaluation.metrics import KS, Measures, measure, measure_by
+from sapbert.evaluation.metrics import KS, Metrics, compute_metrics, compute_metrics_by
 from sapbert.evaluation.run import Evaluation
-from sapbert.evaluation.significance import LEVEL, Interval, bootstrap_interval
+from sapbert.evaluation.significance import CONFIDENCE_LEVEL, Interval, bootstrap_interval
 
 _SEEN = {"true": "seen in training", "false": "unseen"}
 _WIDE = 24
@@ -25,12 +25,14 @@ def summarise(system: System, *, threshold: float | None = None) -> dict[str, An
     each = [_summarise(run, threshold) for run in system.runs]
     summary: dict[str, Any] = {}
     for dictionary in system.runs[0].dictionaries:
-        interval = {k: bootstrap_interval(right) for k in KS if len(right := system.right_at(dictionary, k))}
+        interval = {
+            k: bootstrap_interval(right) for k in KS if len(right := system.correct_at(dictionary, k))
+        }
         own = [one[dictionary] for one in each]
         if len(own) == 1:
             summary[dictionary] = {**own[0], "interval": interval}
             continue
-        means = {k: asdict(over_runs(system.accuracies(dictionary, k))) for k in interval}
+        means = {k: asdict(mean_over_runs(system.accuracies(dictionary, k))) for k in interval}
         summary[dictionary] = {"accuracy": means, "interval": interval, "runs": own}
     return summary
 
@@ -46,9 +48,9 @@ def evaluation_lines(
     head = "".join(f"{title:<{wide}}" for title in (f"Acc@{k}" for k in KS))
     yield f"{'':<{_WIDE}}{'mentions':>9}  {head}{'strict@1':<{wide - 11}}{'MRR':<7}coverage"
     for dictionary in system.runs[0].dictionaries:
-        results = [run.of(dictionary) for run in system.runs]
-        figures = [measure(own, threshold=threshold) for own in results]
-        rights = {k: system.right_at(dictionary, k) for k in KS if figures[0].mentions}
+        results = [run.for_dictionary(dictionary) for run in system.runs]
+        figures = [compute_metrics(own, threshold=threshold) for own in results]
+        rights = {k: system.correct_at(dictionary, k) for k in KS if figures[0].mentions}
         yield _line(dictionary, figures, {k: bootstrap_interval(right) for k, right in rights.items()}, wide)
         for column in ("seen", "type") if by_type else ("seen",):
             yield from _group_lines(results, column, wide)
@@ -56,7 +58,7 @@ def evaluation_lines(
             precision = _percent([own.nil_precision for own in figures])
             told = f"precision {precision}, recall {_percent([own.nil_recall for own in figures])}"
             yield f"  NIL: {figures[0].nil:,} mentions, {told}"
-    yield f"In brackets: {LEVEL:.0%} bootstrap intervals over mentions."
+    yield f"In brackets: {CONFIDENCE_LEVEL:.0%} bootstrap intervals over mentions."
     if len(system.runs) > 1:
         yield f"Means and deviations of {len(system.runs)} runs."
 
@@ -80,8 +82,10 @@ def error_lines(evaluation: Evaluation, links: Mapping[str, Sequence[WrongLink]]
     counts = {name: count_kinds(own) for name, own in links.items()}
     wrong = {name: sum(own.values()) for name, own in counts.items()}
     rows = {"": list(counts)}
-    rows["wrong"] = [f"{wrong[name]:,} of {measure(evaluation.of(name)).mentions:,}" for name in counts]
-    for kind in Kind:
+    rows["wrong"] = [
+        f"{wrong[name]:,} of {compute_metrics(evaluation.for_dictionary(name)).mentions:,}" for name in counts
+    ]
+    for kind in ErrorKind:
         if any(own[kind] for own in counts.values()):
             rows[f"  {kind}"] = [
                 f"{own[kind]:,} ({own[kind] / max(wrong[name], 1):.0%})" for name, own in counts.items()
@@ -104,7 +108,7 @@ def interval_text(interval: Interval) -> str:
 def difference_text(found: Comparison) -> str:
     """The difference in points, and its interval."""
     low, high = (100 * bound for bound in found.interval)
-    return f"{100 * found.difference:+.1f} ({LEVEL:.0%} interval {low:+.1f} to {high:+.1f})"
+    return f"{100 * found.difference:+.1f} ({CONFIDENCE_LEVEL:.0%} interval {low:+.1f} to {high:+.1f})"
 
 
 def p_text(found: Comparison) -> str:
@@ -120,17 +124,19 @@ def _p(value: float) -> str:
 def _summarise(evaluation: Evaluation, threshold: float | None) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for dictionary in evaluation.dictionaries:
-        results = evaluation.of(dictionary)
-        found: dict[str, Any] = asdict(measure(results, threshold=threshold))
+        results = evaluation.for_dictionary(dictionary)
+        found: dict[str, Any] = asdict(compute_metrics(results, threshold=threshold))
         for column in ("seen", "type"):
-            found[f"by {column}"] = {key: asdict(own) for key, own in measure_by(results, column).items()}
+            found[f"by {column}"] = {
+                key: asdict(own) for key, own in compute_metrics_by(results, column).items()
+            }
         summary[dictionary] = found
     return summary
 
 
 def _group_lines(results: Sequence[pl.DataFrame], column: str, wide: int) -> Iterator[str]:
     """A line a group of mentions that have gold ids, where there are several."""
-    groups = [measure_by(own, column) for own in results]
+    groups = [compute_metrics_by(own, column) for own in results]
     keys = [key for key in (_SEEN if column == "seen" else groups[0]) if key in groups[0]]
     told = [key for key in keys if groups[0][key].mentions]
     for key in told if len(told) > 1 else ():
@@ -139,7 +145,7 @@ def _group_lines(results: Sequence[pl.DataFrame], column: str, wide: int) -> Ite
         yield _line(f"  {short}", [own[key] for own in groups], {}, wide)
 
 
-def _line(title: str, figures: Sequence[Measures], intervals: Mapping[int, Interval], wide: int) -> str:
+def _line(title: str, figures: Sequence[Metrics], intervals: Mapping[int, Interval], wide: int) -> str:
     cells = ""
     for k in KS:
         between = f" ({interval_text(intervals[k])})" if k in intervals else ""
@@ -154,4 +160,4 @@ def _line(title: str, figures: Sequence[Measures], intervals: Mapping[int, Inter
 def _percent(shares: Sequence[float | None]) -> str:
     """A share over runs; - where none has one."""
     known = np.array([share for share in shares if share is not None], np.float64)
-    return accuracy_text(over_runs(known)) if len(known) else "-"
+    return accuracy_text(mean_over_runs(known)) if len(known) else "-"

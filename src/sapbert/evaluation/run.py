@@ -24,8 +24,8 @@ from sapbert.artifacts import Manifest, create, load_manifest
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.evaluation.benchmarks.dataset import Dictionary, concept_numbers
 from sapbert.evaluation.benchmarks.loader import EvaluationSet
-from sapbert.evaluation.metrics import judge
-from sapbert.evaluation.rankers import Build, Ranked
+from sapbert.evaluation.metrics import mention_results
+from sapbert.evaluation.rankers import Ranked, RankerFactory
 from sapbert.linking.reranking import scores_of
 from sapbert.protocols import Choice, Reranker
 from sapbert.vocab.parquet import system_errors
@@ -65,20 +65,20 @@ class Evaluation:
         names: list[str] = self.results["dictionary"].unique(maintain_order=True).to_list()
         return names
 
-    def of(self, dictionary: str) -> pl.DataFrame:
+    def for_dictionary(self, dictionary: str) -> pl.DataFrame:
         """Return the results with one dictionary."""
         return self.results.filter(pl.col("dictionary") == dictionary)
 
 
 def evaluate(
     benchmark: EvaluationSet,
-    build: Build,
+    build: RankerFactory,
     *,
     split: str = "test",
     depth: int = DEPTH,
     reranker: Reranker | None = None,
 ) -> Evaluation:
-    """Rank the names of each dictionary for the mentions of a split, and judge the candidates.
+    """Rank the names of each dictionary for the mentions of a split, and mention_results the candidates.
 
     A `reranker` then puts the first `depth` names of a mention in order.
     """
@@ -91,7 +91,7 @@ def evaluate(
     results, candidates, gold = [], [], []
     for name, dictionary in benchmark.dictionaries.items():
         found = rank_mentions(mentions, dictionary, build, depth=depth, reranker=reranker)
-        judged = judge(mentions, found, dictionary, concepts=concepts, train=train)
+        judged = mention_results(mentions, found, dictionary, concepts=concepts, train=train)
         results.append(judged.select(pl.lit(name).alias("dictionary"), pl.all()))
         named = found.with_columns(
             name=dictionary.table["name"][found["row"]],
@@ -112,12 +112,12 @@ def _gold_names(mentions: pl.DataFrame, dictionary: Dictionary) -> pl.DataFrame:
 def rank_mentions(
     mentions: pl.DataFrame,
     dictionary: Dictionary,
-    build: Build,
+    build: RankerFactory,
     *,
     depth: int,
     reranker: Reranker | None = None,
 ) -> pl.DataFrame:
-    """Return the candidates of every part of every mention, as `metrics.judge` takes them."""
+    """Return the candidates of every part of every mention, as `metrics.mention_results` takes them."""
     parts = (
         mentions.with_row_index("mention")
         .select(
@@ -193,6 +193,6 @@ def write_evaluation(
                 benchmark.name: {"fingerprint": benchmark.fingerprint},
                 "ranker": {"fingerprint": ranker},
             },
-            counts={"mentions": evaluation.of(evaluation.dictionaries[0]).height},
+            counts={"mentions": evaluation.for_dictionary(evaluation.dictionaries[0]).height},
             details={"benchmark": benchmark.fingerprint},
         )

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 SAMPLES = 10_000
-LEVEL = 0.95
+CONFIDENCE_LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """Where a mean lies, with probability `LEVEL`."""
+    """Where a mean lies, with probability `CONFIDENCE_LEVEL`."""
 
     low: float
     high: float
@@ -37,7 +37,7 @@ def bootstrap_interval(values: NDArray[np.float64], *, seed: int = 0, samples: i
     levels, counts = np.unique(values, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(len(values), counts / len(values), size=samples)
     means = drawn @ levels / len(values)  # (samples,)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(means, [(1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2])
     return Interval(float(low), float(high))
 
 
@@ -53,7 +53,7 @@ def mcnemar(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     return min(1.0, 2 * tail)
 
 
-def randomisation(differences: NDArray[np.float64], *, seed: int = 0, samples: int = SAMPLES) -> float:
+def randomisation_test(differences: NDArray[np.float64], *, seed: int = 0, samples: int = SAMPLES) -> float:
     """Return the two-sided p that the mean difference is zero, by swapping the systems mention by mention.
 
     It is never zero: the observed assignment is one of those that could have been drawn.

@@ -22,7 +22,7 @@ _DECIMALS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
+class ThresholdCurve:
     """What is left when answers below a score are NIL: one entry a score, ascending.  # (scores,) all"""
 
     scores: NDArray[np.float64]
@@ -33,31 +33,31 @@ class Thresholds:
     accuracy: NDArray[np.float64]
     """The share of all mentions that are right, NIL ones by having no answer."""
 
-    def reaching(self, precision: float) -> int | None:
+    def lowest_reaching(self, precision: float) -> int | None:
         """The lowest entry with this precision; None where there is none."""
         above = np.flatnonzero(self.precision >= precision)
         return int(above[0]) if len(above) else None
 
 
-def thresholds(evaluation: Evaluation, dictionary: str) -> Thresholds:
+def threshold_curve(evaluation: Evaluation, dictionary: str) -> ThresholdCurve:
     """Return what each threshold would leave of the answers with one dictionary."""
-    results = evaluation.of(dictionary)
-    outcomes = outcomes_of(evaluation, dictionary)
+    results = evaluation.for_dictionary(dictionary)
+    outcomes = calibration_outcomes(evaluation, dictionary)
     found = np.array(cuts(outcomes.scores, outcomes.right, results.height))
     scores, precision, coverage, answers = found.T
     nil = results.filter(pl.col("gold") == "")["score"].cast(pl.Float64).round(_DECIMALS)
     # A mention without any candidate is below every threshold.
     unanswered = np.searchsorted(nil.fill_null(-np.inf).sort().to_numpy(), scores)
-    return Thresholds(scores, precision, coverage, (precision * answers + unanswered) / results.height)
+    return ThresholdCurve(scores, precision, coverage, (precision * answers + unanswered) / results.height)
 
 
-def reliability_of(evaluation: Evaluation, dictionary: str) -> Mapping[str, Any]:
+def reliability(evaluation: Evaluation, dictionary: str) -> Mapping[str, Any]:
     """Return what `sapbert calibrate` reports; confidence is of mentions held out of the fit."""
-    outcomes = outcomes_of(evaluation, dictionary)
+    outcomes = calibration_outcomes(evaluation, dictionary)
     return reliability_report(outcomes, fit(outcomes).held_out)
 
 
-def outcomes_of(evaluation: Evaluation, dictionary: str) -> Outcomes:
+def calibration_outcomes(evaluation: Evaluation, dictionary: str) -> Outcomes:
     """Return what became of the mentions that were answered."""
     places = ["mention", "part"]
     candidates = evaluation.candidates.filter(dictionary=dictionary)
@@ -69,7 +69,7 @@ def outcomes_of(evaluation: Evaluation, dictionary: str) -> Outcomes:
         "mention", lead=pl.col("score") - pl.col("second").fill_null(0)
     )
     answered = (
-        evaluation.of(dictionary)
+        evaluation.for_dictionary(dictionary)
         .filter(pl.col("score").is_not_null())
         .join(leads.group_by("mention").agg(pl.min("lead")), on="mention", maintain_order="left")
     )

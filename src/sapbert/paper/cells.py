@@ -18,7 +18,7 @@ from sapbert.artifacts import fingerprint_of
 from sapbert.errors import ArtifactError
 from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_set
 from sapbert.evaluation.compare import System
-from sapbert.evaluation.rankers import Build
+from sapbert.evaluation.rankers import RankerFactory
 from sapbert.evaluation.run import DEPTH, Evaluation, evaluate, write_evaluation
 from sapbert.version import __version__
 
@@ -27,19 +27,19 @@ _SPLIT = "test"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RankerRun:
     """One ranker to be measured: a baseline, or one seed of a model."""
 
     row: str
     """The row it counts for; several runs of one row are its seeds."""
     fingerprint: str
     """Equal for rankers that give equal results."""
-    open: Callable[[], Build]
+    open: Callable[[], RankerFactory]
     """Loads it; called only where a cell is missing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CellProgress:
     """One run on one benchmark, about to be measured."""
 
     number: int
@@ -51,7 +51,7 @@ class Cell:
     """A guess from the names searched so far; None where there are none yet."""
 
 
-def find_sets(folder: Path, names: Iterable[str]) -> tuple[dict[str, EvaluationSet], dict[str, str]]:
+def find_benchmarks(folder: Path, names: Iterable[str]) -> tuple[dict[str, EvaluationSet], dict[str, str]]:
     """Open those of the paper's sets that lie in `folder`; of the others the second says why they cannot be.
 
     A set that is there and damaged is an error, not an absence.
@@ -74,11 +74,11 @@ def find_sets(folder: Path, names: Iterable[str]) -> tuple[dict[str, EvaluationS
 
 
 def measure_cells(
-    runs: Sequence[Run],
+    runs: Sequence[RankerRun],
     sets: Mapping[str, EvaluationSet],
     target: Path,
     *,
-    on_cell: Callable[[Cell], None],
+    on_cell: Callable[[CellProgress], None],
 ) -> dict[tuple[str, str], System]:
     """Measure every run on every set, but for cells that are in `target` already.
 
@@ -89,9 +89,9 @@ def measure_cells(
     # A dictionary, because two rows may ask for the same cell.
     missing = {path: place for place, path in paths.items() if path not in done}
     clock = _Clock([_size(sets[name]) for _, name in missing.values()])
-    opened: tuple[Run, Build] | None = None
+    opened: tuple[RankerRun, RankerFactory] | None = None
     for number, (path, (run, name)) in enumerate(missing.items()):
-        on_cell(Cell(number + 1, len(missing), run.row, name, clock.left(number)))
+        on_cell(CellProgress(number + 1, len(missing), run.row, name, clock.left(number)))
         if opened is None or opened[0] is not run:
             opened = None  # Frees the last model before the next is loaded.
             opened = run, run.open()
@@ -123,7 +123,7 @@ def _size(benchmark: EvaluationSet) -> int:
     return max(len(dictionary) for dictionary in benchmark.dictionaries.values())
 
 
-def _key(run: Run, benchmark: EvaluationSet) -> str:
+def _key(run: RankerRun, benchmark: EvaluationSet) -> str:
     parts = {"ranker": run.fingerprint, "benchmark": benchmark.fingerprint, "split": _SPLIT}
     return fingerprint_of({**parts, "depth": str(DEPTH), "sapbert": __version__})
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sapbert.encoder.adapters import count_parameters, reduction_of
 from sapbert.encoder.transformer import load_encoder
 from sapbert.paper.published import PaperTable
-from sapbert.paper.results_table import markdown
+from sapbert.paper.results_table import markdown_table
 
 _NOTES = """\
 Rows in italics are the paper's. It counts the pooler head (0.59M) as a part of BERT, which is left out here,
@@ -50,4 +50,4 @@ def parameters_text(
         if row in beside:
             rows.append({"": f"*paper: {beside[row]}*", **table.rows[beside[row]]})
     rows += [{"": f"*{row}*", **cells} for row, cells in table.rows.items() if row not in beside.values()]
-    return f"# SapBERT paper, {table.title}\n\n{markdown(rows)}\n{_NOTES}"
+    return f"# SapBERT paper, {table.title}\n\n{markdown_table(rows)}\n{_NOTES}"

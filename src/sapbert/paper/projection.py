@@ -29,7 +29,7 @@ _EXACT = 800
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class NameSample:
     """Names of some concepts, those of a concept together."""
 
     ids: tuple[str, ...]
@@ -51,7 +51,7 @@ class Projection:
     """The share of names whose nearest other name, by cosine, is of the same concept."""
 
 
-def sample_names(path: Path, settings: ProjectionSettings) -> Sample:
+def sample_names(path: Path, settings: ProjectionSettings) -> NameSample:
     """Draw concepts and names of them from a vocabulary or from pairs."""
     kind = load_manifest(path, verify=False).kind
     if kind not in _READERS:
@@ -61,7 +61,7 @@ def sample_names(path: Path, settings: ProjectionSettings) -> Sample:
     found = _READERS[kind](path, settings)
     rng = np.random.default_rng(settings.seed)
     drawn = [sorted(rng.permutation(names)[: settings.names].tolist()) for _, _, names in found]
-    return Sample(
+    return NameSample(
         tuple(concept for concept, _, _ in found),
         tuple(label for _, label, _ in found),
         tuple(name for names in drawn for name in names),
@@ -69,7 +69,7 @@ def sample_names(path: Path, settings: ProjectionSettings) -> Sample:
     )
 
 
-def project(sample: Sample, encoder: Encoder, settings: ProjectionSettings) -> Projection:
+def project(sample: NameSample, encoder: Encoder, settings: ProjectionSettings) -> Projection:
     """Lay the names of a sample out as an encoder sees them."""
     vectors = encoder.encode(sample.names)  # (names, dimension)
     most = (len(vectors) - 1) / 3  # beyond it t-SNE takes all names for neighbours
@@ -83,10 +83,12 @@ def project(sample: Sample, encoder: Encoder, settings: ProjectionSettings) -> P
     points = tsne.fit_transform(vectors).astype(np.float64)
     low, high = points.min(axis=0), points.max(axis=0)
     extent = max(float((high - low).max()), 1e-9)
-    return Projection((points - (low + high) / 2) / extent + 0.5, nearest_share(vectors, sample.concepts))
+    return Projection(
+        (points - (low + high) / 2) / extent + 0.5, nearest_neighbour_share(vectors, sample.concepts)
+    )
 
 
-def nearest_share(vectors: NDArray[np.float32], concepts: NDArray[np.int64]) -> float:
+def nearest_neighbour_share(vectors: NDArray[np.float32], concepts: NDArray[np.int64]) -> float:
     """Return the share of unit vectors whose nearest other one is of the same concept."""
     cosines = vectors @ vectors.T  # (names, names)
     np.fill_diagonal(cosines, -np.inf)

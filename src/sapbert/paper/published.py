@@ -22,7 +22,7 @@ _HEAD = re.compile(r"# (Table (\d), page \d+): (.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class PaperSet:
+class PaperBenchmark:
     """A benchmark of the paper."""
 
     title: str
@@ -31,25 +31,25 @@ class PaperSet:
     """How it may differ from what lies here, in sentences."""
 
 
-SETS = {
-    "ncbi-disease": PaperSet("NCBI", "The paper counts one name less in the same dictionary."),
-    "bc5cdr-disease": PaperSet(
+BENCHMARKS = {
+    "ncbi-disease": PaperBenchmark("NCBI", "The paper counts one name less in the same dictionary."),
+    "bc5cdr-disease": PaperBenchmark(
         "BC5CDR-d", "The paper counts mentions before those with ids that MEDIC lacks are dropped."
     ),
-    "bc5cdr-chemical": PaperSet(
+    "bc5cdr-chemical": PaperBenchmark(
         "BC5CDR-c",
         "The paper searches CTD's chemicals of 2019, and counts mentions before those with ids that CTD "
         "lacks are dropped; with another dictionary the figures are only roughly comparable.",
     ),
-    "medmentions": PaperSet("MedMentions", "The paper searches all English names of UMLS 2017AA."),
-    "askapatient": PaperSet(
+    "medmentions": PaperBenchmark("MedMentions", "The paper searches all English names of UMLS 2017AA."),
+    "askapatient": PaperBenchmark(
         "AskAPatient",
         "Figures are means over the folds. Folds overlap: two test mentions in three repeat a training pair "
         "of their fold, and as many stand in the test of another; so a fine-tuned figure flatters, and "
         "intervals are too narrow. Names that fold alike are one.",
     ),
-    "cometa": PaperSet("COMETA", "This is the stratified general split."),
-    "cometa-zeroshot": PaperSet(
+    "cometa": PaperBenchmark("COMETA", "This is the stratified general split."),
+    "cometa-zeroshot": PaperBenchmark(
         "COMETA zero-shot", "This is the zero-shot general split, of Tables 2 and 6."
     ),
 }

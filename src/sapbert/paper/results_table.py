@@ -30,7 +30,7 @@ different losses cannot be compared by it. Seconds are those of training steps.
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SweepResult:
     """A row of the table."""
 
     cell: str
@@ -48,7 +48,7 @@ class Result:
         return {**self.varied, **figures, "cell": self.cell, "problem": self.problem}
 
 
-def figures_of(metrics: Sequence[Mapping[str, Any]], *, batch_size: int) -> dict[str, float]:
+def summarise_metrics(metrics: Sequence[Mapping[str, Any]], *, batch_size: int) -> dict[str, float]:
     """Sum up what a run measured."""
     figures: dict[str, float] = {}
     for row in metrics:
@@ -68,15 +68,15 @@ def figures_of(metrics: Sequence[Mapping[str, Any]], *, batch_size: int) -> dict
     return figures
 
 
-def best_first(results: Iterable[Result]) -> list[Result]:
+def best_first(results: Iterable[SweepResult]) -> list[SweepResult]:
     """Order by the retrieval of the finished model; cells with a problem come last."""
     return sorted(results, key=lambda result: result.figures.get("retrieval", -1.0), reverse=True)
 
 
-def write_results(folder: Path, results: Iterable[Result]) -> None:
+def write_results(folder: Path, results: Iterable[SweepResult]) -> None:
     """Write the table into `folder`, twice, in place of an older one."""
     rows = [result.row() for result in best_first(results)]
-    write_table(folder / MARKDOWN, f"{markdown(rows)}\n{_EXPLAINED}", rows)
+    write_table(folder / MARKDOWN, f"{markdown_table(rows)}\n{_EXPLAINED}", rows)
 
 
 def write_table(target: Path, text: str, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
@@ -94,7 +94,7 @@ def write_table(target: Path, text: str, rows: Sequence[Mapping[str, Any]]) -> l
     return [target, table]
 
 
-def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Lay out rows as a table; columns without a value are left out."""
     columns = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)]
     lines = [columns, ["---"] * len(columns), *([_text(name, row[name]) for name in columns] for row in rows)]

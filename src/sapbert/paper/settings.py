@@ -30,7 +30,7 @@ class ProjectionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleSettings:
+class SimilaritySettings:
     """Which batches are looked at, and what mining keeps of them."""
 
     batches: int = 20

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.paper.settings import SampleSettings
+from sapbert.paper.settings import SimilaritySettings
 from sapbert.protocols import Encoder
 from sapbert.training.alignment.mining import HardPairs, MiningSettings, mine, pair_masks
 
@@ -57,13 +57,13 @@ _NONE = Distribution(np.zeros(BINS, np.int64), np.zeros(BINS, np.int64))
 class Similarities:
     """The cosines of one batch, or of several added up."""
 
-    every: Distribution
+    all_pairs: Distribution
     """Of all pairs: before mining."""
-    hard: Distribution
+    mined: Distribution
     """Of the pairs that mining keeps."""
 
     def __add__(self, other: Similarities) -> Similarities:
-        return Similarities(self.every + other.every, self.hard + other.hard)
+        return Similarities(self.all_pairs + other.all_pairs, self.mined + other.mined)
 
 
 def similarities(vectors: Tensor, labels: Tensor, share: Tensor, mining: MiningSettings) -> Similarities:
@@ -76,8 +76,8 @@ def similarities(vectors: Tensor, labels: Tensor, share: Tensor, mining: MiningS
     )
 
 
-def sample_similarities(
-    pairs: Pairs, encoder: Encoder, settings: SampleSettings, *, on_batch: Callable[[int], None]
+def count_similarities(
+    pairs: Pairs, encoder: Encoder, settings: SimilaritySettings, *, on_batch: Callable[[int], None]
 ) -> Similarities:
     """Draw batches and add up their similarities; `on_batch` is told the batches done."""
     if settings.batch_size > len(pairs):

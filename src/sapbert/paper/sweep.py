@@ -23,7 +23,7 @@ import torch
 from sapbert.artifacts import load_manifest
 from sapbert.errors import ArtifactError, ConfigError, TrainingError
 from sapbert.pairs.artifact import Pairs
-from sapbert.paper.results_table import Result, best_first, figures_of, write_results
+from sapbert.paper.results_table import SweepResult, best_first, summarise_metrics, write_results
 from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings
 from sapbert.training.alignment.trainer import KIND, train
@@ -87,7 +87,7 @@ def run_sweep(
     device: torch.device,
     on_cell: OnCell,
     on_step: OnStep,
-) -> list[Result]:
+) -> list[SweepResult]:
     """Train every cell that is not done and write the table anew after each; returns its rows, best first.
 
     A cell that cannot be trained, or no longer, is told in the table, and the others go on.
@@ -108,7 +108,7 @@ def run_sweep(
                     train(pairs, base, folder, settings, device=device, resume=True, on_step=on_step)
                     found[folder] = _result(sweep, settings, folder)
                 except (ConfigError, TrainingError) as error:
-                    found[folder] = Result(folder.name, sweep.of(settings), problem=str(error))
+                    found[folder] = SweepResult(folder.name, sweep.of(settings), problem=str(error))
             if first:
                 write_results(target, found.values())
     return best_first(found.values())
@@ -176,7 +176,7 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, int) else value
 
 
-def _result(sweep: Sweep, settings: TrainSettings, folder: Path) -> Result:
+def _result(sweep: Sweep, settings: TrainSettings, folder: Path) -> SweepResult:
     load_manifest(folder, kind=KIND, verify=False)
-    figures = figures_of(read_metrics(folder / METRICS), batch_size=settings.batch_size)
-    return Result(folder.name, sweep.of(settings), figures)
+    figures = summarise_metrics(read_metrics(folder / METRICS), batch_size=settings.batch_size)
+    return SweepResult(folder.name, sweep.of(settings), figures)

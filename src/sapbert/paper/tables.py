@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sapbert.evaluation.benchmarks.loader import EvaluationSet
-from sapbert.evaluation.compare import Accuracy, System, compare, over_runs
+from sapbert.evaluation.compare import Accuracy, System, compare, mean_over_runs
 from sapbert.evaluation.metrics import KS
 from sapbert.evaluation.report import accuracy_text, interval_text
-from sapbert.evaluation.significance import LEVEL, Interval, bootstrap_interval, t_test
-from sapbert.paper.published import SETS, PaperTable, paper_tables
-from sapbert.paper.results_table import markdown
+from sapbert.evaluation.significance import CONFIDENCE_LEVEL, Interval, bootstrap_interval, t_test
+from sapbert.paper.published import BENCHMARKS, PaperTable, paper_tables
+from sapbert.paper.results_table import markdown_table
 
 ALONE, ENLARGED = "dictionary", "test_dictionary"
 ABSENT = "\N{EN DASH}"
@@ -75,8 +75,8 @@ class Reproduction:
                 for dictionary in self.sets[name].dictionaries:
                     p, difference = tests.get(dictionary, (None, 0))
                     found[row, name, dictionary, k] = Figure(
-                        accuracy=over_runs(system.accuracies(dictionary, k)),
-                        interval=bootstrap_interval(system.right_at(dictionary, k)),
+                        accuracy=mean_over_runs(system.accuracies(dictionary, k)),
+                        interval=bootstrap_interval(system.correct_at(dictionary, k)),
                         p=p,
                         better=p is not None and p < _SIGNIFICANT and difference > 0,
                     )
@@ -109,12 +109,12 @@ def table_text(found: Reproduction) -> str:
         f"# SapBERT paper, {found.table.title}\n",
         "Acc@1/Acc@5 in percent. Rows in italics are the paper's.\n",
         "## With the dictionary of each protocol, as in the paper\n",
-        markdown(list(_lines(found, found.columns, protocol, published=True))),
+        markdown_table(list(_lines(found, found.columns, protocol, published=True))),
     ]
     if alone:
         sections += [
             "## With the dictionary alone\n",
-            markdown(list(_lines(found, list(alone), alone, published=False))),
+            markdown_table(list(_lines(found, list(alone), alone, published=False))),
         ]
     notes = "".join(f"- {note}\n" for note in _notes(found))
     return "\n".join([*sections, f"## Notes\n\n{notes}"])
@@ -135,7 +135,7 @@ def csv_rows(found: Reproduction) -> Iterator[dict[str, object]]:
             "low": figure.interval.low,
             "high": figure.interval.high,
             "runs": len(system.runs),
-            "mentions": len(system.right_at(dictionary, k)),
+            "mentions": len(system.correct_at(dictionary, k)),
             "p": figure.p,
         }
     for row in found.table.rows:
@@ -161,7 +161,7 @@ def _lines(
             },
         )
         yield _line(
-            f"{LEVEL:.0%} interval",
+            f"{CONFIDENCE_LEVEL:.0%} interval",
             columns,
             {
                 name: "/".join(interval_text(found.figures[row, name, dictionary, k].interval) for k in KS)
@@ -177,7 +177,7 @@ def _lines(
 
 
 def _line(title: str, columns: Sequence[str], cells: Mapping[str, str]) -> dict[str, str]:
-    return {"": title} | {SETS[name].title: cells.get(name, ABSENT) for name in columns}
+    return {"": title} | {BENCHMARKS[name].title: cells.get(name, ABSENT) for name in columns}
 
 
 def _accuracy(figure: Figure) -> str:
@@ -186,11 +186,11 @@ def _accuracy(figure: Figure) -> str:
 
 def _notes(found: Reproduction) -> Iterator[str]:
     for name, benchmark in found.sets.items():
-        yield f"{SETS[name].title}: {_counts(name, benchmark)}. {SETS[name].note}"
+        yield f"{BENCHMARKS[name].title}: {_counts(name, benchmark)}. {BENCHMARKS[name].note}"
     for name in found.columns:
         if name in found.absent:
-            yield f"{SETS[name].title} was not measured: {found.absent[name]}."
-    enlarged = [SETS[name].title for name in found.sets if found.protocol(name) == ENLARGED]
+            yield f"{BENCHMARKS[name].title} was not measured: {found.absent[name]}."
+    enlarged = [BENCHMARKS[name].title for name in found.sets if found.protocol(name) == ENLARGED]
     if enlarged:
         yield (
             f"The protocol of {' and '.join(enlarged)} adds the training and development mentions to the "

@@ -42,7 +42,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def require_figure(target: Path, *, overwrite: bool) -> None:
+def check_figure_target(target: Path, *, overwrite: bool) -> None:
     """Refuse what no figure can be written to; asked before time is spent on its numbers."""
     if target.suffix.lower() not in _SUFFIXES:
         raise ConfigError(f"{target}: a figure is {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}")
@@ -57,7 +57,7 @@ def short_name(path: str) -> str:
 @contextmanager
 def figure(target: Path, *, size: tuple[float, float], overwrite: bool = False) -> Iterator[Figure]:
     """Give out an empty figure of so many inches; it is written when the block ends without an error."""
-    require_figure(target, overwrite=overwrite)
+    check_figure_target(target, overwrite=overwrite)
     with mpl.rc_context(_STYLE):
         drawing = Figure(figsize=size, layout="constrained")
         yield drawing

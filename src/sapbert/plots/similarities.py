@@ -30,8 +30,8 @@ def draw_similarities(
         for row, (model, similarities) in zip(rows, found.items(), strict=True):
             row.suptitle(short_name(model))
             before, after = row.subplots(1, 2, sharex=True, sharey=True)
-            _draw(before, similarities.every, "all pairs of a batch", batches)
-            _draw(after, similarities.hard, "hard pairs kept by mining", batches)
+            _draw(before, similarities.all_pairs, "all pairs of a batch", batches)
+            _draw(after, similarities.mined, "hard pairs kept by mining", batches)
             before.set_ylabel("share of pairs")
             before.set_xlim(span)
 
@@ -57,6 +57,6 @@ def _draw(axes: Axes, distribution: Distribution, title: str, batches: int) -> N
 
 def _span(found: Mapping[str, Similarities]) -> tuple[float, float]:
     """The part of the axis that has any pair, with a little room."""
-    every = [similarities.every for similarities in found.values()]
+    every = [similarities.all_pairs for similarities in found.values()]
     used = np.flatnonzero(sum(counted.positives + counted.negatives for counted in every))
     return max(EDGES[used[0]] - 0.05, -1), min(EDGES[used[-1] + 1] + 0.05, 1.01)

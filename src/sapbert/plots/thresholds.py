@@ -13,14 +13,14 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from sapbert.evaluation.thresholds import Thresholds
+from sapbert.evaluation.thresholds import ThresholdCurve
 from sapbert.plots.figures import BLUE, COLOURS, GREY, ORANGE, figure, short_name
 
 _DASHES = ("-", "--", "-.", ":")
 
 
 def draw_thresholds(
-    found: Mapping[str, Mapping[str, Thresholds]], target: Path, *, overwrite: bool = False
+    found: Mapping[str, Mapping[str, ThresholdCurve]], target: Path, *, overwrite: bool = False
 ) -> None:
     """Draw a row a dictionary and a column an evaluation; `found` is by evaluation, then by dictionary."""
     dictionaries = list(dict.fromkeys(name for own in found.values() for name in own))
@@ -41,7 +41,7 @@ def draw_thresholds(
                 row[-1].set_title(f"all, {dictionary}", pad=12)
 
 
-def _draw(axes: Axes, curve: Thresholds) -> None:
+def _draw(axes: Axes, curve: ThresholdCurve) -> None:
     lines = (
         ("right, of the answered", curve.precision, BLUE, "-"),
         ("answered, of all", curve.coverage, ORANGE, "--"),
@@ -54,7 +54,7 @@ def _draw(axes: Axes, curve: Thresholds) -> None:
     axes.legend(loc="lower left", labelcolor=GREY)
 
 
-def _draw_together(axes: Axes, curves: Mapping[str, Thresholds]) -> None:
+def _draw_together(axes: Axes, curves: Mapping[str, ThresholdCurve]) -> None:
     for (run, curve), colour, dashes in zip(curves.items(), cycle(COLOURS), cycle(_DASHES), strict=False):
         label = short_name(run)
         axes.plot(curve.coverage, curve.precision, color=colour, linestyle=dashes, linewidth=1.8, label=label)

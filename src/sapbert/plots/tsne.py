@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from sapbert.paper.projection import Projection, Sample
+from sapbert.paper.projection import NameSample, Projection
 from sapbert.plots.figures import COLOURS, GREY, figure, short_name
 
 SHAPES = "os^DvPX*"
@@ -21,14 +21,14 @@ _LONGEST, _COLUMNS = 40, 3
 """Characters of a label, and labels beside each other: what eleven inches hold."""
 
 
-def look_of(concept: int) -> tuple[int, int]:
+def marker_of(concept: int) -> tuple[int, int]:
     """Return the numbers of a concept's colour and shape; no two of 56 have the same."""
     colour, turn = concept % len(COLOURS), concept // len(COLOURS)
     return colour, (colour + turn) % len(SHAPES)
 
 
 def draw_tsne(
-    sample: Sample, found: Mapping[str, Projection], target: Path, *, overwrite: bool = False
+    sample: NameSample, found: Mapping[str, Projection], target: Path, *, overwrite: bool = False
 ) -> None:
     """Draw a panel a model, and one legend for all."""
     rows = -(-len(sample.ids) // _COLUMNS)
@@ -44,10 +44,10 @@ def draw_tsne(
         drawing.legend(handles=handles, loc="outside lower center", ncols=_COLUMNS, labelcolor=GREY)
 
 
-def _draw(axes: Axes, sample: Sample, projection: Projection) -> None:
+def _draw(axes: Axes, sample: NameSample, projection: Projection) -> None:
     for concept in range(len(sample.ids)):
         across, up = projection.points[sample.concepts == concept].T
-        colour, shape = look_of(concept)
+        colour, shape = marker_of(concept)
         axes.scatter(
             across,
             up,
@@ -63,7 +63,7 @@ def _draw(axes: Axes, sample: Sample, projection: Projection) -> None:
 
 
 def _handle(concept: int, label: str) -> Line2D:
-    colour, shape = look_of(concept)
+    colour, shape = marker_of(concept)
     short = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}\u2026"
     return Line2D(
         [], [], linestyle="", color=COLOURS[colour], marker=SHAPES[shape], markersize=7, label=short

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sapbert.pages.document import document
-from sapbert.paper.projection import Projection, Sample
+from sapbert.paper.projection import NameSample, Projection
 from sapbert.plots.figures import COLOURS, short_name
-from sapbert.plots.tsne import SHAPES, look_of
+from sapbert.plots.tsne import SHAPES, marker_of
 
 _BODY = """
 <p>Each mark is a name; marks that look alike are names of one concept. Point at a mark to read it; click it,
@@ -23,7 +23,7 @@ keys go from name to name, Enter chooses and Escape lets go.</p>
 """
 
 
-def tsne_page(sample: Sample, found: Mapping[str, Projection]) -> str:
+def tsne_page(sample: NameSample, found: Mapping[str, Projection]) -> str:
     """Return a page with a picture a model."""
     return document(
         f"{len(sample.names):,} names of {len(sample.ids)} concepts",
@@ -33,9 +33,9 @@ def tsne_page(sample: Sample, found: Mapping[str, Projection]) -> str:
     )
 
 
-def _data(sample: Sample, found: Mapping[str, Projection]) -> dict[str, Any]:
+def _data(sample: NameSample, found: Mapping[str, Projection]) -> dict[str, Any]:
     """What `pages/tsne.js` reads."""
-    looks = [look_of(number) for number in range(len(sample.ids))]
+    looks = [marker_of(number) for number in range(len(sample.ids))]
     return {
         "concepts": [
             {"id": concept, "label": label, "colour": COLOURS[colour], "shape": SHAPES[shape]}

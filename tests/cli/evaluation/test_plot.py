@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sapbert.evaluation.run import Evaluation
-from sapbert.evaluation.thresholds import reliability_of
+from sapbert.evaluation.thresholds import reliability
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.calibration.model import Platt
 from sapbert.linking.settings import Method
@@ -171,7 +171,7 @@ def test_reliability_is_drawn_of_evaluations_and_calibrations(
 ) -> None:
     calibration = Calibration(
         index="i", exact=True, sparse_weight=0, method=Method.PLATT, curve=Platt(0, 1, 0), threshold=None,
-        report=reliability_of(Evaluation.open(runs[0]), "dictionary"),
+        report=reliability(Evaluation.open(runs[0]), "dictionary"),
     )  # fmt: skip
     calibration.write(tmp_path / "calibration.json")
     done = sapbert(

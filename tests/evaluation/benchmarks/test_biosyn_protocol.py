@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapbert.errors import ArtifactError, ConfigError, FormatError
-from sapbert.evaluation.benchmarks.biosyn_protocol import build_benchmark, process
+from sapbert.evaluation.benchmarks.biosyn_protocol import build_benchmark, normalise
 from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_set
 from tests.conftest import GOLDEN
 
@@ -193,9 +193,9 @@ def test_a_dictionary_of_something_else_is_refused(tmp_path: Path) -> None:
 
 @given(st.text())
 def test_processing_twice_changes_nothing(text: str) -> None:
-    once = process(text)
+    once = normalise(text)
 
-    assert process(once) == once
+    assert normalise(once) == once
     assert not set(once) & set("|,;-()[]")
     assert "  " not in once
 

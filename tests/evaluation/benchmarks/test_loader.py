@@ -14,7 +14,7 @@ from sapbert.evaluation.benchmarks.dataset import (
     MENTIONS,
     Dictionary,
     concept_numbers,
-    dictionary_of,
+    make_dictionary,
     mention_table,
 )
 from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_set
@@ -238,7 +238,7 @@ def test_another_artifact_is_no_benchmark(tmp_path: Path) -> None:
 
 
 def test_ids_with_the_same_names_are_one_concept() -> None:
-    found = dictionary_of(
+    found = make_dictionary(
         pl.Series(["moss lung", "lung of moss", "tin ear", "cold"]), pl.Series(["A|B", "A|B", "C|D", "D"])
     )
 
@@ -249,7 +249,7 @@ def test_ids_with_the_same_names_are_one_concept() -> None:
 
 
 def test_the_enlarged_dictionary_has_mentions_as_names() -> None:
-    alone = dictionary_of(pl.Series(["fever"]), pl.Series(["F"]))
+    alone = make_dictionary(pl.Series(["fever"]), pl.Series(["F"]))
     columns = {"mention": pl.Series(["a|b", "Fever", "e"]), "ids": pl.Series(["A|B", "G", "-1"])}
 
     enlarged = alone.with_mentions(mention_table(columns, composite=True))

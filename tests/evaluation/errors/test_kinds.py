@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapbert.evaluation.errors.kinds import EXPLAINED, NEAR, Case, Kind, kind_of
+from sapbert.evaluation.errors.kinds import (
+    DESCRIPTIONS,
+    NEAR_MISS_DEPTH,
+    ErrorCase,
+    ErrorKind,
+    classify_error,
+)
 from sapbert.text import fold
 
 GOLD = ("glimmer fever", "fever of the glimmer", "gf disease")
@@ -12,69 +18,71 @@ GOLD = ("glimmer fever", "fever of the glimmer", "gf disease")
 
 def wrong(
     raw: str, answer: str | None, *, gold: tuple[str, ...] = GOLD, rank: int | None = None, text: str = ""
-) -> Kind:
+) -> ErrorKind:
     """The kind of a mention, searched as it is written, and of its answer."""
-    return kind_of(Case(raw, [text or fold(raw)], [answer], gold, rank))
+    return classify_error(ErrorCase(raw, [text or fold(raw)], [answer], gold, rank))
 
 
 @pytest.mark.parametrize(
     ("raw", "answer", "kind"),
     [
-        ("pale and glimmer fever", "pale fever", Kind.COMPOSITE),
-        ("PGF", "tin ear", Kind.ABBREVIATION),
-        ("chronic PG2 fever", "chronic fever", Kind.ABBREVIATION),
-        ("glimmers", None, Kind.UNANSWERED),
-        ("tin ear", "tin ear", Kind.AMBIGUOUS),
-        ("tin ear", "ears, tin", Kind.AMBIGUOUS),
-        ("shining heat", "fever", Kind.BROADER),
-        ("odd tin ear", "tin ear", Kind.BROADER),
-        ("shining heat", "chronic glimmer fever", Kind.NARROWER),
-        ("shining heat", "shining heat of the liver", Kind.NARROWER),
-        ("shining heat", "moss lung", Kind.OTHER),
+        ("pale and glimmer fever", "pale fever", ErrorKind.COMPOSITE),
+        ("PGF", "tin ear", ErrorKind.ABBREVIATION),
+        ("chronic PG2 fever", "chronic fever", ErrorKind.ABBREVIATION),
+        ("glimmers", None, ErrorKind.UNANSWERED),
+        ("tin ear", "tin ear", ErrorKind.AMBIGUOUS),
+        ("tin ear", "ears, tin", ErrorKind.AMBIGUOUS),
+        ("shining heat", "fever", ErrorKind.BROADER),
+        ("odd tin ear", "tin ear", ErrorKind.BROADER),
+        ("shining heat", "chronic glimmer fever", ErrorKind.NARROWER),
+        ("shining heat", "shining heat of the liver", ErrorKind.NARROWER),
+        ("shining heat", "moss lung", ErrorKind.OTHER),
     ],
 )
-def test_each_kind_has_its_rule(raw: str, answer: str | None, kind: Kind) -> None:
+def test_each_kind_has_its_rule(raw: str, answer: str | None, kind: ErrorKind) -> None:
     assert wrong(raw, answer) is kind
 
 
 def test_the_words_of_the_mention_count_more_than_those_of_a_gold_name() -> None:
-    assert wrong("glimmer", "glimmer fever", gold=("odd glimmer fever",)) is Kind.NARROWER
-    assert wrong("odd glimmer fever", "glimmer fever", gold=("glimmer",)) is Kind.BROADER
+    assert wrong("glimmer", "glimmer fever", gold=("odd glimmer fever",)) is ErrorKind.NARROWER
+    assert wrong("odd glimmer fever", "glimmer fever", gold=("glimmer",)) is ErrorKind.BROADER
 
 
 def test_without_gold_names_nothing_else_matters() -> None:
-    assert wrong("PGF", "pgf", gold=(), rank=2) is Kind.ABSENT
+    assert wrong("PGF", "pgf", gold=(), rank=2) is ErrorKind.ABSENT
 
 
 def test_several_parts_are_a_composite_mention() -> None:
-    case = Case("glimmer and pale fever", ["glimmer fever", "pale fever"], ["glimmer fever", None], GOLD, 2)
-    assert kind_of(case) is Kind.COMPOSITE
+    case = ErrorCase(
+        "glimmer and pale fever", ["glimmer fever", "pale fever"], ["glimmer fever", None], GOLD, 2
+    )
+    assert classify_error(case) is ErrorKind.COMPOSITE
 
 
 def test_a_near_miss_is_right_further_down() -> None:
-    assert wrong("shining heat", "moss lung", rank=NEAR) is Kind.NEAR_MISS
-    assert wrong("shining heat", "moss lung", rank=NEAR + 1) is Kind.OTHER
+    assert wrong("shining heat", "moss lung", rank=NEAR_MISS_DEPTH) is ErrorKind.NEAR_MISS
+    assert wrong("shining heat", "moss lung", rank=NEAR_MISS_DEPTH + 1) is ErrorKind.OTHER
 
 
 def test_a_short_form_that_was_written_out_or_is_a_gold_name_is_no_abbreviation() -> None:
-    assert wrong("PGF", "moss lung", text="pale glimmer fever") is Kind.OTHER
-    assert wrong("GF", "moss lung") is Kind.OTHER
-    assert wrong("PGF", "moss lung") is Kind.ABBREVIATION
+    assert wrong("PGF", "moss lung", text="pale glimmer fever") is ErrorKind.OTHER
+    assert wrong("GF", "moss lung") is ErrorKind.OTHER
+    assert wrong("PGF", "moss lung") is ErrorKind.ABBREVIATION
 
 
 def test_initials_are_an_abbreviation_where_a_corpus_has_small_letters() -> None:
-    assert wrong("fotg", "moss lung") is Kind.ABBREVIATION
-    assert wrong("fotx", "moss lung") is Kind.OTHER
+    assert wrong("fotg", "moss lung") is ErrorKind.ABBREVIATION
+    assert wrong("fotx", "moss lung") is ErrorKind.OTHER
 
 
 def test_shouting_is_no_abbreviation() -> None:
-    assert wrong("SHINING HEAT", "moss lung") is Kind.OTHER
-    assert wrong("SHINING", "moss lung") is Kind.ABBREVIATION
+    assert wrong("SHINING HEAT", "moss lung") is ErrorKind.OTHER
+    assert wrong("SHINING", "moss lung") is ErrorKind.ABBREVIATION
 
 
 texts = st.text("abAB1 -,/&(", max_size=12).map(str.strip)
 cases = st.builds(
-    lambda raw, parts, answers, gold, rank: Case(
+    lambda raw, parts, answers, gold, rank: ErrorCase(
         raw, [fold(part) for part in parts], (answers * 2)[: len(parts)], [fold(name) for name in gold], rank
     ),
     texts,
@@ -86,29 +94,29 @@ cases = st.builds(
 
 
 @given(cases)
-def test_every_case_has_one_kind_that_is_explained(case: Case) -> None:
-    assert kind_of(case) in EXPLAINED
+def test_every_case_has_one_kind_that_is_explained(case: ErrorCase) -> None:
+    assert classify_error(case) in DESCRIPTIONS
 
 
 @given(cases)
-def test_the_order_of_gold_names_does_not_matter(case: Case) -> None:
-    assert kind_of(case) is kind_of(case._replace(gold=case.gold[::-1]))
+def test_the_order_of_gold_names_does_not_matter(case: ErrorCase) -> None:
+    assert classify_error(case) is classify_error(case._replace(gold=case.gold[::-1]))
 
 
 @given(cases)
-def test_what_a_kind_says_is_so(case: Case) -> None:
-    kind = kind_of(case)
-    assert (kind is Kind.ABSENT) == (not case.gold)
+def test_what_a_kind_says_is_so(case: ErrorCase) -> None:
+    kind = classify_error(case)
+    assert (kind is ErrorKind.ABSENT) == (not case.gold)
     if len(case.parts) > 1 and case.gold:
-        assert kind is Kind.COMPOSITE
-    if kind is Kind.UNANSWERED:
+        assert kind is ErrorKind.COMPOSITE
+    if kind is ErrorKind.UNANSWERED:
         assert case.answers[0] is None
-    if kind is Kind.NEAR_MISS:
+    if kind is ErrorKind.NEAR_MISS:
         assert case.rank is not None
-        assert case.rank <= NEAR
-    if kind is Kind.OTHER:
-        assert case.rank is None or case.rank > NEAR
+        assert case.rank <= NEAR_MISS_DEPTH
+    if kind is ErrorKind.OTHER:
+        assert case.rank is None or case.rank > NEAR_MISS_DEPTH
 
 
 def test_kinds_are_explained_in_the_order_they_are_asked_for() -> None:
-    assert list(EXPLAINED) == list(Kind)
+    assert list(DESCRIPTIONS) == list(ErrorKind)

@@ -9,7 +9,7 @@ import pytest
 from sapbert.evaluation.errors import page
 from sapbert.evaluation.errors.wrong_links import wrong_links
 from sapbert.evaluation.run import Evaluation, evaluate
-from tests.evaluation.conftest import mentions, small_set, told
+from tests.evaluation.conftest import mentions, ranker_answering, small_set
 
 SCRIPT = "</script><script>alert(1)</script><!--"
 NAMES = {"fever": "F", "hot fever": "F", "moss lung": "M", SCRIPT: "S"}
@@ -18,7 +18,8 @@ RANKED = {"hot": ["moss lung", "fever"], SCRIPT: ["fever", SCRIPT], "cold": [SCR
 
 def run() -> Evaluation:
     return evaluate(
-        small_set(NAMES, mentions(("hot", "F"), (SCRIPT, "M"), ("cold", "Z"), ("hot", "F"))), told(RANKED)
+        small_set(NAMES, mentions(("hot", "F"), (SCRIPT, "M"), ("cold", "Z"), ("hot", "F"))),
+        ranker_answering(RANKED),
     )
 
 
@@ -36,7 +37,7 @@ def test_kinds_are_counted_and_explained() -> None:
     told_of = html()
 
     assert "4 of 4 mentions are linked wrongly (100.0%), 3 different ones." in told_of
-    assert re.search(r'data-kind="near miss">near miss</th>\s*<td>None of these, and the gold', told_of)
+    assert re.search(r'data-kind="near miss">near miss</th>\s*<td>None of the above, and the gold', told_of)
     assert '<td class="number" data-head="dictionary">2 (50%)</td>' in told_of
     assert "hot \u2192 moss lung; gold: fever" in told_of
     assert "composite" not in told_of.partition("<script")[0]

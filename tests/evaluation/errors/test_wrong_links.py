@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from sapbert.evaluation.benchmarks.dataset import mention_table
 from sapbert.evaluation.benchmarks.loader import open_evaluation_set
-from sapbert.evaluation.errors.kinds import Kind
-from sapbert.evaluation.errors.wrong_links import Answer, WrongLink, count_kinds, wrong_links
-from sapbert.evaluation.metrics import measure
+from sapbert.evaluation.errors.kinds import ErrorKind
+from sapbert.evaluation.errors.wrong_links import WrongLink, WrongLinkCandidate, count_kinds, wrong_links
+from sapbert.evaluation.metrics import compute_metrics
 from sapbert.evaluation.rankers import baseline
 from sapbert.evaluation.run import Evaluation, evaluate
-from tests.evaluation.conftest import mentions, small_set, told
+from tests.evaluation.conftest import mentions, ranker_answering, small_set
 
 NAMES = {"fever": "F", "moss lung": "M|O", "tin ear": "T"}
 RANKED = {
@@ -27,7 +27,7 @@ RANKED = {
 
 
 def run(*rows: tuple[str, str]) -> Evaluation:
-    return evaluate(small_set(NAMES, mentions(*rows)), told(RANKED))
+    return evaluate(small_set(NAMES, mentions(*rows)), ranker_answering(RANKED))
 
 
 def test_wrong_links_are_gathered_with_their_candidates() -> None:
@@ -36,16 +36,18 @@ def test_wrong_links_are_gathered_with_their_candidates() -> None:
     assert found == {
         "dictionary": [
             WrongLink(
-                kind=Kind.NEAR_MISS,
+                kind=ErrorKind.NEAR_MISS,
                 times=2,
-                raws=("hot",),
+                raw_texts=("hot",),
                 documents=(),
                 parts=(
                     (
                         "hot",
                         (
-                            Answer("moss lung", "M|O", 1.0, right=False),
-                            Answer("fever", "F", float(pl.Series([0.99], dtype=pl.Float32)[0]), right=True),
+                            WrongLinkCandidate("moss lung", "M|O", 1.0, right=False),
+                            WrongLinkCandidate(
+                                "fever", "F", float(pl.Series([0.99], dtype=pl.Float32)[0]), right=True
+                            ),
                         ),
                     ),
                 ),
@@ -54,11 +56,11 @@ def test_wrong_links_are_gathered_with_their_candidates() -> None:
                 seen=False,
             ),
             WrongLink(
-                kind=Kind.ABSENT,
+                kind=ErrorKind.ABSENT,
                 times=1,
-                raws=("cold",),
+                raw_texts=("cold",),
                 documents=(),
-                parts=(("cold", (Answer("tin ear", "T", 1.0, right=False),)),),
+                parts=(("cold", (WrongLinkCandidate("tin ear", "T", 1.0, right=False),)),),
                 gold=("Z",),
                 rank=None,
                 seen=False,
@@ -70,7 +72,7 @@ def test_wrong_links_are_gathered_with_their_candidates() -> None:
 def test_parts_of_a_composite_mention_keep_their_own_candidates() -> None:
     (found,) = wrong_links(run(("wet|hot|mud", "M|F")))["dictionary"]
 
-    assert found.kind is Kind.COMPOSITE
+    assert found.kind is ErrorKind.COMPOSITE
     assert [(text, [(own.name, own.right) for own in answers]) for text, answers in found.parts] == [
         ("wet", [("moss lung", True)]),
         ("hot", [("moss lung", True), ("fever", True)]),
@@ -81,11 +83,11 @@ def test_parts_of_a_composite_mention_keep_their_own_candidates() -> None:
 def test_spellings_of_one_mention_are_one_link_of_each_kind() -> None:
     columns = {"mention": ["hot"] * 3, "raw": ["hot", "Hot", "HOT"], "ids": ["F"] * 3, "document": [*"212"]}
     table = mention_table({name: pl.Series(values) for name, values in columns.items()})
-    found = wrong_links(evaluate(small_set(NAMES, table), told(RANKED)))["dictionary"]
+    found = wrong_links(evaluate(small_set(NAMES, table), ranker_answering(RANKED)))["dictionary"]
 
-    assert [(link.kind, link.times, link.raws, link.documents) for link in found] == [
-        (Kind.NEAR_MISS, 2, ("hot", "Hot"), ("2", "1")),
-        (Kind.ABBREVIATION, 1, ("HOT",), ("2",)),
+    assert [(link.kind, link.times, link.raw_texts, link.documents) for link in found] == [
+        (ErrorKind.NEAR_MISS, 2, ("hot", "Hot"), ("2", "1")),
+        (ErrorKind.ABBREVIATION, 1, ("HOT",), ("2",)),
     ]
 
 
@@ -103,7 +105,7 @@ rows = st.lists(
 def test_every_wrong_mention_is_counted_once(chosen: list[tuple[str, str]]) -> None:
     evaluation = run(*chosen)
     found = wrong_links(evaluation)["dictionary"]
-    figures = measure(evaluation.results)
+    figures = compute_metrics(evaluation.results)
 
     right = round((figures.accuracy[1] or 0) * figures.mentions)
     counts = count_kinds(found)
@@ -122,4 +124,4 @@ def test_the_errors_of_exact_match_on_ncbi(shared_data: Path) -> None:
     counts = {kind: count for kind, count in count_kinds(found["dictionary"]).items() if count}
     assert counts == {"composite": 24, "abbreviation": 48, "unanswered": 302, "ambiguous": 10}
     most = found["dictionary"][0]
-    assert (most.kind, most.times, most.raws) == (Kind.ABBREVIATION, 36, ("DM",))
+    assert (most.kind, most.times, most.raw_texts) == (ErrorKind.ABBREVIATION, 36, ("DM",))

@@ -16,7 +16,7 @@ from sapbert.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from sapbert.evaluation.benchmarks.loader import EvaluationSet
-    from sapbert.evaluation.rankers import Build
+    from sapbert.evaluation.rankers import RankerFactory
     from sapbert.evaluation.run import Evaluation
     from sapbert.protocols import Reranker
 
@@ -164,7 +164,7 @@ def model_ranker(
     cache: Path | None,
     progress: Callable[[int, int], None] | None = None,
     sparse_weight: float | None = None,
-) -> tuple[str, Build]:
+) -> tuple[str, RankerFactory]:
     """Open a model whose vectors are kept; returns what identifies its ranker, and what builds one.
 
     `progress` is told of names encoded and names to encode. Spelling counts what `sparse_weight` says, or

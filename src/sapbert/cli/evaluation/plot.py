@@ -16,9 +16,9 @@ from sapbert.cli.output import Overwrite, progress_bar
 from sapbert.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from sapbert.evaluation.thresholds import Thresholds
+    from sapbert.evaluation.thresholds import ThresholdCurve
     from sapbert.pairs.artifact import Pairs
-    from sapbert.paper.settings import ProjectionSettings, SampleSettings
+    from sapbert.paper.settings import ProjectionSettings, SimilaritySettings
     from sapbert.paper.similarities import Distribution, Similarities
 
 Models = Annotated[
@@ -82,9 +82,9 @@ def similarities(
     that it still confuses.
     """
     with extras():
-        from sapbert.paper.settings import SampleSettings
+        from sapbert.paper.settings import SimilaritySettings
 
-    settings = SampleSettings(batches=batches, batch_size=batch_size, margin=margin, seed=seed)
+    settings = SimilaritySettings(batches=batches, batch_size=batch_size, margin=margin, seed=seed)
     titled = {model: model for model in models}
     found = figure_of_similarities(pairs, titled, out, settings, overwrite=overwrite)
     if json:
@@ -92,19 +92,19 @@ def similarities(
 
 
 def figure_of_similarities(
-    pairs: Path, models: Mapping[str, str], out: Path, settings: SampleSettings, *, overwrite: bool
+    pairs: Path, models: Mapping[str, str], out: Path, settings: SimilaritySettings, *, overwrite: bool
 ) -> dict[str, Similarities]:
     """Count and draw the similarities of `models`, a panel's title → its encoder."""
     with extras():
-        from sapbert.plots.figures import require_figure
+        from sapbert.plots.figures import check_figure_target
         from sapbert.plots.similarities import draw_similarities
     from sapbert.pairs.artifact import Pairs
 
-    require_figure(out, overwrite=overwrite)
+    check_figure_target(out, overwrite=overwrite)
     found = _count(Pairs.open(pairs), models, settings)
     draw_similarities(found, out, batches=settings.batches, overwrite=overwrite)
     for title, counted in found.items():
-        overlaps = f"{counted.every.overlap:.0%} before mining, {counted.hard.overlap:.0%} after"
+        overlaps = f"{counted.all_pairs.overlap:.0%} before mining, {counted.mined.overlap:.0%} after"
         typer.echo(f"{title}: positive and negative pairs overlap by {overlaps}", err=True)
     typer.echo(f"figure -> {out}", err=True)
     return found
@@ -154,14 +154,14 @@ def figures_of_names(
     """Lay names out once and draw them to all of `outs`; `models` is a panel's title → its encoder."""
     with extras():
         from sapbert.paper.projection import project, sample_names
-        from sapbert.plots.figures import require_figure
+        from sapbert.plots.figures import check_figure_target
         from sapbert.plots.tsne import draw_tsne
     from sapbert.artifacts import create_file, require_free
     from sapbert.plots.tsne_page import tsne_page
 
     pages = [out for out in outs if out.suffix.lower() == ".html"]
     for out in outs:
-        (require_free if out in pages else require_figure)(out, overwrite=overwrite)
+        (require_free if out in pages else check_figure_target)(out, overwrite=overwrite)
     sample = sample_names(names, settings)
     found = {title: project(sample, open_encoder(model), settings) for title, model in models.items()}
     for out in outs:
@@ -191,15 +191,15 @@ def thresholds(
     right. Scores of different systems are not comparable; the shares in the last column are.
     """
     with extras():
-        from sapbert.plots.figures import require_figure
+        from sapbert.plots.figures import check_figure_target
         from sapbert.plots.thresholds import draw_thresholds
     from sapbert.evaluation.run import Evaluation
-    from sapbert.evaluation.thresholds import thresholds
+    from sapbert.evaluation.thresholds import threshold_curve
 
-    require_figure(out, overwrite=overwrite)
+    check_figure_target(out, overwrite=overwrite)
     opened = {str(path): Evaluation.open(path) for path in evaluations}
     found = {
-        path: {name: thresholds(evaluation, name) for name in evaluation.dictionaries}
+        path: {name: threshold_curve(evaluation, name) for name in evaluation.dictionaries}
         for path, evaluation in opened.items()
     }
     draw_thresholds(found, out, overwrite=overwrite)
@@ -232,19 +232,19 @@ def reliability(
     and told of mentions held out of the fit.
     """
     with extras():
-        from sapbert.plots.figures import require_figure
+        from sapbert.plots.figures import check_figure_target
         from sapbert.plots.reliability import draw_reliability
     from sapbert.evaluation.run import Evaluation
-    from sapbert.evaluation.thresholds import reliability_of
+    from sapbert.evaluation.thresholds import reliability
     from sapbert.linking.calibration.file import Calibration
 
-    require_figure(out, overwrite=overwrite)
+    check_figure_target(out, overwrite=overwrite)
     reports = {}
     for source in sources:
         if source.is_dir():
             evaluation = Evaluation.open(source)
             for dictionary in evaluation.dictionaries:
-                reports[f"{source}, {dictionary}"] = reliability_of(evaluation, dictionary)
+                reports[f"{source}, {dictionary}"] = reliability(evaluation, dictionary)
         else:
             reports[str(source)] = Calibration.parse(source).report
     draw_reliability(reports, out, overwrite=overwrite)
@@ -255,24 +255,24 @@ def reliability(
     typer.echo(f"figure -> {out}", err=True)
 
 
-def _reached(curve: Thresholds) -> str:
+def _reached(curve: ThresholdCurve) -> str:
     """Say from which score some shares of the answers are right."""
     told = []
     for wanted in (0.9, 0.95, 0.99):
-        at = curve.reaching(wanted)
+        at = curve.lowest_reaching(wanted)
         answered = "" if at is None else f" from {curve.scores[at]:.3f} on, {curve.coverage[at]:.1%} answered"
         told.append(f"{wanted:.0%} right{answered or ' at no score'}")
     return "; ".join(told)
 
 
-def _listed(curve: Thresholds) -> dict[str, list[float]]:
+def _listed(curve: ThresholdCurve) -> dict[str, list[float]]:
     return {name: array.tolist() for name, array in asdict(curve).items()}
 
 
-def _count(pairs: Pairs, models: Mapping[str, str], settings: SampleSettings) -> dict[str, Similarities]:
+def _count(pairs: Pairs, models: Mapping[str, str], settings: SimilaritySettings) -> dict[str, Similarities]:
     """Count the similarities of the same batches for each model."""
     from sapbert.encoder.transformer import TransformerEncoder
-    from sapbert.paper.similarities import sample_similarities
+    from sapbert.paper.similarities import count_similarities
 
     found: dict[str, Similarities] = {}
     with progress_bar() as progress:
@@ -282,7 +282,7 @@ def _count(pairs: Pairs, models: Mapping[str, str], settings: SampleSettings) ->
                 progress(title, done, settings.batches)
 
             encoder = TransformerEncoder.open(model)
-            found[title] = sample_similarities(pairs, encoder, settings, on_batch=on_batch)
+            found[title] = count_similarities(pairs, encoder, settings, on_batch=on_batch)
     return found
 
 
@@ -296,5 +296,7 @@ def _numbers(found: dict[str, Similarities]) -> dict[str, Any]:
             "overlap": distribution.overlap,
         }
 
-    models = {model: {"all": of(counted.every), "hard": of(counted.hard)} for model, counted in found.items()}
+    models = {
+        model: {"all": of(counted.all_pairs), "hard": of(counted.mined)} for model, counted in found.items()
+    }
     return {"edges": EDGES.tolist(), "models": models}

@@ -17,8 +17,8 @@ from sapbert.cli.output import progress_bar
 from sapbert.errors import ArtifactError, ConfigError, needing
 
 if TYPE_CHECKING:
-    from sapbert.evaluation.rankers import Build
-    from sapbert.paper.cells import Cell, Run
+    from sapbert.evaluation.rankers import RankerFactory
+    from sapbert.paper.cells import CellProgress, RankerRun
     from sapbert.paper.published import PaperTable
     from sapbert.vocab.intake import Progress
 
@@ -84,8 +84,8 @@ def table(
     The paper's figures stand beside what is measured, as Markdown and CSV. Cells that are done are kept in
     OUT: the same command goes on where it was stopped, and another table takes them from there.
     """
-    from sapbert.paper.cells import find_sets, measure_cells
-    from sapbert.paper.published import SETS, SOTA, paper_tables
+    from sapbert.paper.cells import find_benchmarks, measure_cells
+    from sapbert.paper.published import BENCHMARKS, SOTA, paper_tables
     from sapbert.paper.results_table import write_table
     from sapbert.paper.tables import Reproduction, csv_rows, table_text
 
@@ -97,10 +97,10 @@ def table(
     tested = printed.find(SOTA) if against is None else against
     if against is not None and against not in (*others, *named):
         tested = printed.row(against)
-    sets, absent = find_sets(benchmarks, SETS)
+    sets, absent = find_benchmarks(benchmarks, BENCHMARKS)
     if not sets:
         raise ConfigError(
-            f"{benchmarks} has no set of the paper; they are sought by these names: {', '.join(SETS)}"
+            f"{benchmarks} has no set of the paper; they are sought by these names: {', '.join(BENCHMARKS)}"
         )
     if not others and not named:
         raise ConfigError("nothing to measure: give --models or --baselines")
@@ -171,10 +171,10 @@ def figure2(
 ) -> None:
     """Similarities of pairs, before and after mining."""
     with plot.extras():
-        from sapbert.paper.settings import SampleSettings
+        from sapbert.paper.settings import SimilaritySettings
 
     _require_own(out)
-    settings = SampleSettings(batches=batches, batch_size=batch_size)
+    settings = SimilaritySettings(batches=batches, batch_size=batch_size)
     plot.figure_of_similarities(pairs, _titled(models), out / "figure2.png", settings, overwrite=True)
 
 
@@ -220,29 +220,29 @@ def _chosen_rows(models: Iterable[str], beside: Iterable[str], printed: PaperTab
 
 def _runs(
     baselines: Iterable[str], models: Mapping[str, list[str]], cache: Path | None, progress: Progress
-) -> Iterator[Run]:
+) -> Iterator[RankerRun]:
     """Everything that is to be measured; models are opened to see that they can be."""
     from sapbert.evaluation import rankers
-    from sapbert.paper.cells import Run
+    from sapbert.paper.cells import RankerRun
 
     for name in baselines:
         if name in models:
             raise ConfigError(f"{name} is the name of a baseline; give the model another name")
         rankers.baseline(name)  # A wrong name is told before anything is measured.
-        yield Run(name, name, partial(rankers.baseline, name))
+        yield RankerRun(name, name, partial(rankers.baseline, name))
     for name, folders in models.items():
         measured: dict[str, str] = {}
         for folder in folders:
             fingerprint, _ = model_ranker(folder, cache)
             require_another(fingerprint, folder, measured)
 
-            def build(name: str = name, folder: str = folder) -> Build:
+            def build(name: str = name, folder: str = folder) -> RankerFactory:
                 return model_ranker(folder, cache, partial(progress, name))[1]
 
-            yield Run(name, fingerprint, build)
+            yield RankerRun(name, fingerprint, build)
 
 
-def _tell(cell: Cell) -> None:
+def _tell(cell: CellProgress) -> None:
     left = cell.seconds_left
     about = (
         "" if left is None else f", about {left / 60:.0f} min left" if left > 90 else f", {left:.0f} s left"

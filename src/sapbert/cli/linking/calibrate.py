@@ -102,8 +102,8 @@ def _weight(index: str, asked: float | None) -> float:
 
 def _require_figure(target: Path, *, overwrite: bool) -> None:
     with needing("plot"):
-        from sapbert.plots.figures import require_figure
-    require_figure(target, overwrite=overwrite)
+        from sapbert.plots.figures import check_figure_target
+    check_figure_target(target, overwrite=overwrite)
 
 
 def _tell(fitted: Calibration, out: Path) -> None:

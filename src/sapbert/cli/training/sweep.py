@@ -37,7 +37,7 @@ def sweep(
     Ctrl-C finishes the step and saves. The same command goes on: what is done is not trained again.
     """
     with needing("train"):
-        from sapbert.paper.results_table import MARKDOWN, markdown
+        from sapbert.paper.results_table import MARKDOWN, markdown_table
         from sapbert.paper.sweep import read_sweep, run_sweep
         from sapbert.training import distributed as gather
     from sapbert.pairs.artifact import Pairs
@@ -50,7 +50,7 @@ def sweep(
     except KeyboardInterrupt:
         typer.echo(f"stopped and saved in {out}; the same command goes on", err=True)
         raise typer.Exit(1) from None
-    typer.echo(markdown([result.row() for result in results]), nl=False)
+    typer.echo(markdown_table([result.row() for result in results]), nl=False)
     typer.echo(f"sweep -> {out / MARKDOWN}", err=True)
     failed = sum(bool(result.problem) for result in results)
     if failed:

@@ -21,8 +21,8 @@ import polars as pl
 
 from sapbert.artifacts import Manifest, create
 from sapbert.errors import ConfigError, FormatError
-from sapbert.evaluation.benchmarks.corpora import Annotation, Document, read_pubtator, split_in
-from sapbert.evaluation.benchmarks.dataset import Dictionary, dictionary_of, mention_table
+from sapbert.evaluation.benchmarks.corpora import Annotation, Document, read_pubtator, split_from_name
+from sapbert.evaluation.benchmarks.dataset import Dictionary, make_dictionary, mention_table
 from sapbert.evaluation.benchmarks.loader import KIND
 from sapbert.evaluation.benchmarks.raw_dictionary import bare_ids, read_raw_dictionary
 from sapbert.linking.preprocess.abbreviations import expand, find_abbreviations
@@ -36,7 +36,7 @@ COLUMNS = ("raw_mention", "mention", "concept_ids", "doc_id", "start", "end", "t
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
+class CorpusSettings:
     """What a benchmark takes of a corpus."""
 
     types: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ class Corpus:
 
 
 CORPORA = {
-    "ncbi-disease": Corpus(split_composites=True),
-    "bc5cdr-disease": Corpus(types=("Disease",)),
-    "bc5cdr-chemical": Corpus(types=("Chemical",)),
+    "ncbi-disease": CorpusSettings(split_composites=True),
+    "bc5cdr-disease": CorpusSettings(types=("Disease",)),
+    "bc5cdr-chemical": CorpusSettings(types=("Chemical",)),
 }
 
 
@@ -89,7 +89,7 @@ def build_benchmark(
         return draft.seal(KIND, settings=settings, inputs=intake.inputs, counts=counts)
 
 
-def process(text: str) -> str:
+def normalise(text: str) -> str:
     """Return a name as the protocol compares it: lowercase, punctuation as spaces."""
     return tidy(text.lower().translate(_PUNCTUATION))
 
@@ -98,7 +98,7 @@ def _sources(raw: Iterable[Path]) -> dict[str, Source]:
     """Find the corpus of each split by its name."""
     found: dict[str, Source] = {}
     for member in (member for path in raw for member in Release(path).members):
-        split = split_in(member.plain_name)
+        split = split_from_name(member.plain_name)
         if split is None or split in found:
             problem = "says no split" if split is None else f"is a second {split} split"
             raise FormatError(
@@ -120,7 +120,7 @@ def _documents(source: Source, intake: Intake) -> Iterator[Document]:
             yield document
 
 
-def _mentions(document: Document, corpus: Corpus) -> Iterator[dict[str, str]]:
+def _mentions(document: Document, corpus: CorpusSettings) -> Iterator[dict[str, str]]:
     # Title and abstract apart, as BioSyn does: a title ends without a full stop at times.
     abbreviations = find_abbreviations(document.abstract) | find_abbreviations(document.title)
     for found in document.annotations:
@@ -129,7 +129,7 @@ def _mentions(document: Document, corpus: Corpus) -> Iterator[dict[str, str]]:
         ids = bare_ids(found.ids)
         yield {
             "raw_mention": tidy(found.text),
-            "mention": "|".join(process(part) for part in _parts(found, ids, abbreviations, corpus)),
+            "mention": "|".join(normalise(part) for part in _parts(found, ids, abbreviations, corpus)),
             "concept_ids": "" if ids == "-1" else ids,
             "doc_id": document.id,
             "start": str(found.start),
@@ -139,7 +139,9 @@ def _mentions(document: Document, corpus: Corpus) -> Iterator[dict[str, str]]:
         }
 
 
-def _parts(found: Annotation, ids: str, abbreviations: Mapping[str, str], corpus: Corpus) -> list[str]:
+def _parts(
+    found: Annotation, ids: str, abbreviations: Mapping[str, str], corpus: CorpusSettings
+) -> list[str]:
     """What a mention names: as the annotators split it, or as many as it has ids, or one."""
     if found.parts:
         return [expand(part, abbreviations) for part in found.parts.split("|")]
@@ -155,8 +157,8 @@ def _ids(joined: str) -> list[str]:
 def _read_dictionary(path: Path, intake: Intake) -> tuple[Dictionary, int]:
     """Read and process the dictionary; return how many concepts it has too."""
     rows, concepts = read_raw_dictionary(path, intake)
-    processed = pl.Series([process(name) for name in rows["name"]], dtype=pl.String)
-    found = dictionary_of(processed, rows["ids"])
+    processed = pl.Series([normalise(name) for name in rows["name"]], dtype=pl.String)
+    found = make_dictionary(processed, rows["ids"])
     return found, found.concepts if concepts is None else concepts
 
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from sapbert.errors import FormatError
 from sapbert.evaluation.benchmarks.dataset import mention_table
-from sapbert.evaluation.benchmarks.mention_lists import SPLITS, Contents, by_split
+from sapbert.evaluation.benchmarks.mention_lists import SPLITS, BenchmarkContents, concat_by_split
 from sapbert.text import tidy
 from sapbert.vocab.intake import Intake, Release, Source
 
@@ -82,7 +82,7 @@ def read_pubtator(source: Source, intake: Intake) -> Iterator[Document]:
         yield Document(current, texts.get("t", ""), texts.get("a", ""), annotations)
 
 
-def read_medmentions(release: Release, intake: Intake, prefix: str | None) -> Contents:
+def read_medmentions(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
     """Read a PubTator corpus whose splits are lists of documents (`…pmids_trng.txt`), as MedMentions is."""
     corpus = release.find(r"corpus_pubtator(?!_pmids).*\.txt")
     if corpus is None:
@@ -95,28 +95,28 @@ def read_medmentions(release: Release, intake: Intake, prefix: str | None) -> Co
     rows: dict[str, list[dict[str, str]]] = {}
     for document in read_pubtator(corpus, intake):
         rows.setdefault(split_of.get(document.id, "test"), []).extend(_pubtator_mentions(document))
-    return Contents(_tables(rows, prefix))
+    return BenchmarkContents(_tables(rows, prefix))
 
 
-def read_pubtator_files(release: Release, intake: Intake, prefix: str | None) -> Contents:
+def read_pubtator_files(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
     """Read PubTator files of a split each, as of NCBI and BC5CDR: mentions as they are written, NIL ones too.
 
     What the papers measure is made of these by `protocol`.
     """
     rows: dict[str, list[dict[str, str]]] = {}
     for source in release.find_all(PUBTATOR):
-        own = rows.setdefault(split_in(source.name) or "test", [])
+        own = rows.setdefault(split_from_name(source.name) or "test", [])
         for document in read_pubtator(source, intake):
             own.extend(_pubtator_mentions(document))
-    return Contents(_tables(rows, prefix))
+    return BenchmarkContents(_tables(rows, prefix))
 
 
-def split_in(name: str) -> str | None:
+def split_from_name(name: str) -> str | None:
     """The split that a file name tells: NCBItrainset_corpus.txt, CDR_DevelopmentSet.PubTator.txt."""
     return next((split for split in ("train", "dev", "test") if split in name.lower()), None)
 
 
-def read_bigbio(release: Release, intake: Intake, prefix: str | None) -> Contents:
+def read_bigbio(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
     """Read BigBIO's kb schema: a JSON list of documents a split, or one document a line."""
     rows: dict[str, list[dict[str, str]]] = {}
     for source in release.find_all(r".*\.jsonl?"):
@@ -128,7 +128,7 @@ def read_bigbio(release: Release, intake: Intake, prefix: str | None) -> Content
             except (KeyError, TypeError, AttributeError) as error:
                 found = f"document {document.get('id', '?')!r} is not of BigBIO's kb schema: {error!r}"
                 raise FormatError(source.name, None, found[:300]) from error
-    return Contents(_tables(rows, prefix))
+    return BenchmarkContents(_tables(rows, prefix))
 
 
 def _decoded(raw: bytes, source: Source, number: int) -> str:
@@ -194,7 +194,7 @@ def _bigbio_mentions(document: dict[str, Any]) -> Iterator[dict[str, str]]:
 
 def _tables(rows: dict[str, list[dict[str, str]]], prefix: str | None) -> dict[str, pl.DataFrame]:
     schema = dict.fromkeys(("document", "type", "mention", "ids", "context"), pl.String)
-    return by_split(
+    return concat_by_split(
         (split, mention_table(pl.DataFrame(own, schema=schema).to_dict(), prefix=prefix))
         for split, own in rows.items()
     )

@@ -88,7 +88,7 @@ class Dictionary:
         return Dictionary(_merged(pl.concat([self.table, added])))
 
 
-def dictionary_of(names: pl.Series, ids: pl.Series, *, prefix: str | None = None) -> Dictionary:
+def make_dictionary(names: pl.Series, ids: pl.Series, *, prefix: str | None = None) -> Dictionary:
     """Make a dictionary of names and the ids each has, joined by `|` or `+`."""
     table = pl.DataFrame(
         {"name": fold_names(names.fill_null("")), "ids": _id_lists(ids.fill_null(""), prefix)}

@@ -55,7 +55,7 @@ class EvaluationSet:
         return self.splits[name]
 
 
-_FORMATS: tuple[tuple[str, Callable[[Release, Intake, str | None], formats.Contents]], ...] = (
+_FORMATS: tuple[tuple[str, Callable[[Release, Intake, str | None], formats.BenchmarkContents]], ...] = (
     (r"(train|dev|test)\.tsv", formats.read_plain),
     (r".*\.concept", formats.read_biosyn),
     (r".*fold-\d+\.(train|validation|test)\.txt", formats.read_folds),
@@ -85,7 +85,7 @@ def open_evaluation_set(
     contents = reader(release, intake, prefix)
     if dictionary is not None:
         given = formats.read_dictionary(dictionary, intake, prefix)
-        contents = formats.Contents(contents.splits, given)
+        contents = formats.BenchmarkContents(contents.splits, given)
     if not any(split.height for split in contents.splits.values()):
         raise FormatError(path, None, "no mentions in here")
     name = path.resolve().name.removesuffix(".gz")

@@ -24,7 +24,7 @@ import polars as pl
 
 from sapbert.artifacts import MANIFEST
 from sapbert.errors import FormatError
-from sapbert.evaluation.benchmarks.dataset import Dictionary, dictionary_of, mention_table
+from sapbert.evaluation.benchmarks.dataset import Dictionary, make_dictionary, mention_table
 from sapbert.vocab.intake import Intake, Release, Source
 from sapbert.vocab.tables import format_of, table_source, tsv_batches
 from sapbert.vocab.vocabulary import Vocabulary
@@ -39,7 +39,7 @@ _COMETA_ID = "General SNOMED ID"
 
 
 @dataclass(frozen=True)
-class Contents:
+class BenchmarkContents:
     """What a reader found."""
 
     splits: Mapping[str, pl.DataFrame]
@@ -47,7 +47,7 @@ class Contents:
     test_dictionary: Dictionary | None = None
 
 
-def read_plain(release: Release, intake: Intake, prefix: str | None) -> Contents:
+def read_plain(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
     """Read the plain TSV folder, which `sapbert benchmark` writes too."""
     ours = {"concept_ids": "ids", "raw_mention": "raw", "doc_id": "document", "sem_group": "type"}
     tables = []
@@ -58,14 +58,14 @@ def read_plain(release: Release, intake: Intake, prefix: str | None) -> Contents
             rows = rows.drop("sem_group", strict=False)
         tables.append(_table(source, rows.rename(ours, strict=False), composite=True, prefix=prefix))
     alone, enlarged = (release.find(rf"{name}\.tsv") for name in ("dictionary", "test_dictionary"))
-    return Contents(
-        by_split(tables),
+    return BenchmarkContents(
+        concat_by_split(tables),
         _tsv_dictionary(alone, intake, prefix) if alone else None,
         _tsv_dictionary(enlarged, intake, prefix) if enlarged else None,
     )
 
 
-def read_biosyn(release: Release, intake: Intake, prefix: str | None) -> Contents:
+def read_biosyn(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
     """Read a BioSyn folder: a `.concept` file a document, in a folder a split."""
     columns = ("document", "span", "type", "mention", "ids")
     hint = "pmid||start|end||type||mention||id is wanted"
@@ -76,23 +76,23 @@ def read_biosyn(release: Release, intake: Intake, prefix: str | None) -> Content
             rows = _rows(source, intake, columns, "||", hint)
             tables.append(_table(source, rows, composite=True, prefix=prefix))
     alone, enlarged = (release.find(rf"{name}_dictionary\.txt") for name in ("train", "test"))
-    return Contents(
-        by_split(tables),
+    return BenchmarkContents(
+        concat_by_split(tables),
         _joined_dictionary(alone, intake, prefix) if alone else None,
         _joined_dictionary(enlarged, intake, prefix) if enlarged else None,
     )
 
 
-def read_queries(release: Release, intake: Intake, prefix: str | None) -> Contents:
+def read_queries(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
     """Read `id||mention` files, as of XL-BEL; a file whose name does not say its split is a test."""
     tables = []
     for source in _sources(release, r".*_query\.txt"):
         rows = _rows(source, intake, ("ids", "mention"), "||", "id||mention is wanted")
         tables.append(_table(source, rows, prefix=prefix))
-    return Contents(by_split(tables), _beside(release, intake, prefix))
+    return BenchmarkContents(concat_by_split(tables), _beside(release, intake, prefix))
 
 
-def read_folds(release: Release, intake: Intake, prefix: str | None) -> Contents:
+def read_folds(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
     """Read AskAPatient or TwADR-L as published; concept names of all folds are the dictionary."""
     tables, concepts = [], []
     for source in _sources(release, r".*fold-\d+\.(train|validation|test)\.txt"):
@@ -100,17 +100,17 @@ def read_folds(release: Release, intake: Intake, prefix: str | None) -> Contents
         concepts.append(rows.select("name", "ids").unique(maintain_order=True))
         tables.append(_table(source, rows, prefix=prefix))
     names = pl.concat(concepts).unique(maintain_order=True)
-    own = dictionary_of(names["name"], names["ids"], prefix=prefix)
-    return Contents(by_split(tables), _beside(release, intake, prefix) or own)
+    own = make_dictionary(names["name"], names["ids"], prefix=prefix)
+    return BenchmarkContents(concat_by_split(tables), _beside(release, intake, prefix) or own)
 
 
-def read_cometa(release: Release, intake: Intake, prefix: str | None) -> Contents:
+def read_cometa(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
     """Read COMETA: tabs, whatever the file names say, and a column of numbers without a name."""
     tables = []
     for source in _sources(release, r"(train|dev|test)\.csv"):
         rows = _tsv(source, intake, ("Term", _COMETA_ID), ())
         tables.append(_table(source, rows.rename({"Term": "mention", _COMETA_ID: "ids"}), prefix=prefix))
-    return Contents(by_split(tables), _beside(release, intake, prefix))
+    return BenchmarkContents(concat_by_split(tables), _beside(release, intake, prefix))
 
 
 def read_dictionary(path: Path, intake: Intake, prefix: str | None) -> Dictionary:
@@ -124,14 +124,14 @@ def read_dictionary(path: Path, intake: Intake, prefix: str | None) -> Dictionar
         )
         ids = pl.concat_str("concept_id", "alias", separator="|", ignore_nulls=True)
         found = names.select("name", ids=ids).collect()
-        return dictionary_of(found["name"], found["ids"])
+        return make_dictionary(found["name"], found["ids"])
     source = table_source(path)
     if format_of(source, intake) == "biosyn":
         return _joined_dictionary(source, intake, prefix)
     return _tsv_dictionary(source, intake, prefix)
 
 
-def by_split(tables: Iterable[tuple[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+def concat_by_split(tables: Iterable[tuple[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
     """Join the tables of each split, which may come in folds."""
     found: dict[str, list[pl.DataFrame]] = {}
     for split, table in tables:
@@ -163,12 +163,12 @@ def _beside(release: Release, intake: Intake, prefix: str | None) -> Dictionary 
 
 def _joined_dictionary(source: Source, intake: Intake, prefix: str | None) -> Dictionary:
     rows = _rows(source, intake, ("ids", "name"), "||", "id||name is wanted")
-    return dictionary_of(rows["name"], rows["ids"], prefix=prefix)
+    return make_dictionary(rows["name"], rows["ids"], prefix=prefix)
 
 
 def _tsv_dictionary(source: Source, intake: Intake, prefix: str | None) -> Dictionary:
     rows = _tsv(source, intake, ("concept_id", "name"), ())
-    return dictionary_of(rows["name"], rows["concept_id"], prefix=prefix)
+    return make_dictionary(rows["name"], rows["concept_id"], prefix=prefix)
 
 
 def _tsv(source: Source, intake: Intake, needed: tuple[str, ...], further: tuple[str, ...]) -> pl.DataFrame:

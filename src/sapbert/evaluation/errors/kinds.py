@@ -17,14 +17,14 @@ from typing import NamedTuple
 from sapbert.linking.preprocess.composites import split_composite
 from sapbert.text import fold
 
-NEAR = 5
+NEAR_MISS_DEPTH = 5
 """A right candidate this far up is a near miss."""
 _LONGEST_SHORT = 10
 """Characters of a short form."""
 _WORD = re.compile(r"\w+")
 
 
-class Kind(StrEnum):
+class ErrorKind(StrEnum):
     """The kinds, in the order they are asked for."""
 
     ABSENT = "absent"
@@ -38,28 +38,29 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-EXPLAINED: Mapping[Kind, str] = MappingProxyType(
+DESCRIPTIONS: Mapping[ErrorKind, str] = MappingProxyType(
     {
-        Kind.ABSENT: "The dictionary has none of the gold concepts: nothing could have found them.",
-        Kind.COMPOSITE: "The mention names several concepts at once, and each of its parts must be right.",
-        Kind.ABBREVIATION: "The mention holds a short form that no name of the gold concept has: "
-        "write it out by its document.",
-        Kind.UNANSWERED: "No name was similar enough to be a candidate.",
-        Kind.AMBIGUOUS: "The mention is, but for plurals and the order of words, a name of another concept: "
-        "only its context, or the annotators' rules, can tell.",
-        Kind.BROADER: "The answer lacks words of the mention, or of a gold name, and has no others: a "
-        "modifier was lost.",
-        Kind.NARROWER: "The answer has all words of the mention, or of a gold name, and more: a modifier was "
-        "made up.",
-        Kind.NEAR_MISS: f"None of these, and the gold concept is among the first {NEAR} candidates: "
-        "reranking could mend it.",
-        Kind.OTHER: "None of these: mention and gold names share too little for this ranker.",
+        ErrorKind.ABSENT: "The dictionary contains none of the gold concepts, so no ranker could be right.",
+        ErrorKind.COMPOSITE: "The mention names several concepts, and each of its parts must be right.",
+        ErrorKind.ABBREVIATION: "The mention contains an abbreviation that is not in any name of the gold "
+        "concept. Expand abbreviations with the definitions in the document.",
+        ErrorKind.UNANSWERED: "No name was similar enough to become a candidate.",
+        ErrorKind.AMBIGUOUS: "Except for plurals and word order, the mention is a name of another concept. "
+        "Only the context or the annotation guidelines can decide.",
+        ErrorKind.BROADER: "All words of the answer are in the mention, or in a gold name, but some are "
+        "missing: the answer lost a modifier.",
+        ErrorKind.NARROWER: "The answer has all words of the mention, or of a gold name, and others: it "
+        "added a modifier.",
+        ErrorKind.NEAR_MISS: "None of the above, and the gold concept is among the first "
+        f"{NEAR_MISS_DEPTH} candidates: a reranker could correct it.",
+        ErrorKind.OTHER: "None of the above: the mention and the gold names have too little in common for "
+        "this ranker.",
     }
 )
-"""A sentence a kind, for reports."""
+"""One description per kind, for reports."""
 
 
-class Case(NamedTuple):
+class ErrorCase(NamedTuple):
     """A mention that was linked wrongly."""
 
     raw: str
@@ -74,20 +75,20 @@ class Case(NamedTuple):
     """Where the first right candidate stands, if any does."""
 
 
-def kind_of(case: Case) -> Kind:
+def classify_error(case: ErrorCase) -> ErrorKind:
     """Return the first kind that fits."""
-    return next((kind for kind, fits in _RULES if fits(case)), Kind.OTHER)
+    return next((kind for kind, fits in _RULES if fits(case)), ErrorKind.OTHER)
 
 
-def _absent(case: Case) -> bool:
+def _absent(case: ErrorCase) -> bool:
     return not case.gold
 
 
-def _composite(case: Case) -> bool:
+def _composite(case: ErrorCase) -> bool:
     return len(case.parts) > 1 or any(len(split_composite(text)) > 1 for text in (case.raw, *case.parts))
 
 
-def _abbreviation(case: Case) -> bool:
+def _abbreviation(case: ErrorCase) -> bool:
     """Whether a short form was searched that is no word of a gold name."""
     (text,) = case.parts
     golds = [_words(name) for name in case.gold]
@@ -98,40 +99,40 @@ def _abbreviation(case: Case) -> bool:
     return not shorts.intersection(_words(text)) <= {word for gold in golds for word in gold}
 
 
-def _unanswered(case: Case) -> bool:
+def _unanswered(case: ErrorCase) -> bool:
     return case.answers[0] is None
 
 
-def _ambiguous(case: Case) -> bool:
+def _ambiguous(case: ErrorCase) -> bool:
     return _stems(case.answers[0] or "") == _stems(case.parts[0])
 
 
-def _broader(case: Case, meant: Sequence[str]) -> bool:
+def _broader(case: ErrorCase, meant: Sequence[str]) -> bool:
     answer = _stems(case.answers[0] or "")
     return bool(answer) and any(answer < _stems(text) for text in meant)
 
 
-def _narrower(case: Case, meant: Sequence[str]) -> bool:
+def _narrower(case: ErrorCase, meant: Sequence[str]) -> bool:
     answer = _stems(case.answers[0] or "")
     return any(words and words < answer for words in map(_stems, meant))
 
 
-def _near_miss(case: Case) -> bool:
-    return case.rank is not None and case.rank <= NEAR
+def _near_miss(case: ErrorCase) -> bool:
+    return case.rank is not None and case.rank <= NEAR_MISS_DEPTH
 
 
-_RULES: tuple[tuple[Kind, Callable[[Case], bool]], ...] = (
-    (Kind.ABSENT, _absent),
-    (Kind.COMPOSITE, _composite),
-    (Kind.ABBREVIATION, _abbreviation),
-    (Kind.UNANSWERED, _unanswered),
-    (Kind.AMBIGUOUS, _ambiguous),
+_RULES: tuple[tuple[ErrorKind, Callable[[ErrorCase], bool]], ...] = (
+    (ErrorKind.ABSENT, _absent),
+    (ErrorKind.COMPOSITE, _composite),
+    (ErrorKind.ABBREVIATION, _abbreviation),
+    (ErrorKind.UNANSWERED, _unanswered),
+    (ErrorKind.AMBIGUOUS, _ambiguous),
     # What the mention says counts more than one of many gold names.
-    (Kind.BROADER, lambda case: _broader(case, case.parts)),
-    (Kind.NARROWER, lambda case: _narrower(case, case.parts)),
-    (Kind.BROADER, lambda case: _broader(case, case.gold)),
-    (Kind.NARROWER, lambda case: _narrower(case, case.gold)),
-    (Kind.NEAR_MISS, _near_miss),
+    (ErrorKind.BROADER, lambda case: _broader(case, case.parts)),
+    (ErrorKind.NARROWER, lambda case: _narrower(case, case.parts)),
+    (ErrorKind.BROADER, lambda case: _broader(case, case.gold)),
+    (ErrorKind.NARROWER, lambda case: _narrower(case, case.gold)),
+    (ErrorKind.NEAR_MISS, _near_miss),
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from sapbert.evaluation.errors.kinds import EXPLAINED, Kind
+from sapbert.evaluation.errors.kinds import DESCRIPTIONS, ErrorKind
 from sapbert.evaluation.errors.wrong_links import WrongLink, count_kinds
 from sapbert.evaluation.run import DEPTH, Evaluation
 from sapbert.pages.document import document
@@ -24,7 +24,7 @@ _MOST_NAMES = 10
 _TOOLS = """
 <form class="tools" role="search" hidden>
 <label class="grow">Search mentions, names, identifiers and documents<input type="search" id="search"></label>
-<label>Kind<select id="kind"><option value="">all kinds</option></select></label>
+<label>ErrorKind<select id="kind"><option value="">all kinds</option></select></label>
 <label>Dictionary<select id="dictionary"></select></label>
 <output id="count" aria-live="polite"></output>
 </form>
@@ -44,7 +44,10 @@ def errors_page(evaluation: Evaluation, links: Mapping[str, Sequence[WrongLink]]
 def _summary(evaluation: Evaluation, links: Mapping[str, Sequence[WrongLink]]) -> Iterator[str]:
     """Say how many errors there are, and what each kind is."""
     for name, own in links.items():
-        mentions, wrong = (evaluation.of(name)["gold"] != "").sum(), sum(link.times for link in own)
+        mentions, wrong = (
+            (evaluation.for_dictionary(name)["gold"] != "").sum(),
+            sum(link.times for link in own),
+        )
         share = f" ({wrong / mentions:.1%})" if mentions else ""
         told = f"{wrong:,} of {mentions:,} mentions are linked wrongly{share}"
         cut = f"; the {MOST_SHOWN:,} most frequent are below" if len(own) > MOST_SHOWN else ""
@@ -53,7 +56,7 @@ def _summary(evaluation: Evaluation, links: Mapping[str, Sequence[WrongLink]]) -
     yield '<table class="rows">\n<thead><tr><th scope="col">kind</th><th scope="col">what it is</th>'
     yield "".join(f'<th scope="col" class="number">{escape(name)}</th>' for name in counts)
     yield "</tr></thead>\n<tbody>"
-    for kind, explained in EXPLAINED.items():
+    for kind, explained in DESCRIPTIONS.items():
         example = next((link for own in links.values() for link in own if link.kind is kind), None)
         if example is not None:
             cells = "".join(_cell(name, kind, own) for name, own in counts.items())
@@ -69,10 +72,10 @@ def _example(link: WrongLink, gold: pl.DataFrame) -> str:
     answers = " | ".join(found[0].name if found else "no answer" for _, found in link.parts)
     names = gold.filter(pl.col("id") == link.gold[0])["name"]
     meant = link.gold[0] if names.is_empty() else names[0]
-    return f"For example: {link.raws[0]} \u2192 {answers}; gold: {meant}"
+    return f"For example: {link.raw_texts[0]} \u2192 {answers}; gold: {meant}"
 
 
-def _cell(name: str, kind: Kind, counts: Mapping[Kind, int]) -> str:
+def _cell(name: str, kind: ErrorKind, counts: Mapping[ErrorKind, int]) -> str:
     count = counts[kind]
     share = f" ({count / sum(counts.values()):.0%})" if count else ""
     return f'<td class="number" data-head="{escape(name)}">{count:,}{share}</td>'
@@ -94,7 +97,7 @@ def _link(link: WrongLink) -> dict[str, Any]:
     return {
         "kind": link.kind,
         "times": link.times,
-        "raws": link.raws,
+        "raws": link.raw_texts,
         "documents": link.documents,
         "gold": link.gold,
         "rank": link.rank,
