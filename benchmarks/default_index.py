@@ -161,7 +161,7 @@ def accuracy(linker: Linker, mentions: Sequence[LabelledMention], *, exact: bool
     """Percent of mentions whose concept is the first candidate, and among the first five."""
     answers = linker.link([mention.text for mention in mentions], k=5, settings=LinkSettings(exact=exact))
     right = [
-        [candidate.concept in mention.concept_ids for candidate in found]
+        [candidate.concept_id in mention.concept_ids for candidate in found]
         for mention, found in zip(mentions, answers, strict=True)
     ]
     first, fifth = (100 * np.mean([any(own[:k]) for own in right]) for k in (1, 5))

@@ -13,7 +13,8 @@ from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
 if TYPE_CHECKING:
-    from sapbert.linking.linker import NIL, Candidate, Linker
+    from sapbert.linking.candidate import NIL, Candidate
+    from sapbert.linking.linker import Linker
     from sapbert.linking.quick import link
     from sapbert.linking.settings import LinkSettings
     from sapbert.pairs.artifact import Pairs
@@ -33,8 +34,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "NIL": "sapbert.linking.linker",
-    "Candidate": "sapbert.linking.linker",
+    "NIL": "sapbert.linking.candidate",
+    "Candidate": "sapbert.linking.candidate",
     "Concept": "sapbert.vocab.vocabulary",
     "LinkSettings": "sapbert.linking.settings",
     "Linker": "sapbert.linking.linker",

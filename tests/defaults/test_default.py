@@ -37,7 +37,7 @@ def test_mentions_alone_are_linked_with_confidence(sapbert: Sapbert, home: Path)
     assert (done.code, done.err) == (0, "")
     head, first, *_ = done.out.splitlines()
     assert head.split() == [
-        "mention", "concept", "preferred", "name", "matched", "name", "how", "score", "confidence"
+        "mention", "concept_id", "preferred_name", "matched_name", "matched_by", "score", "confidence"
     ]  # fmt: skip
     assert re.match(
         r"heart attack +mesh:D009203 +Myocardial Infarction +Heart Attack +exact +1\.000 +0\.", first
@@ -47,7 +47,7 @@ def test_mentions_alone_are_linked_with_confidence(sapbert: Sapbert, home: Path)
 def test_python_needs_one_line(home: Path) -> None:
     answer = package.link("Heart attack", k=2)
 
-    assert [candidate.concept for candidate in answer][:1] == ["mesh:D009203"]
+    assert [candidate.concept_id for candidate in answer][:1] == ["mesh:D009203"]
     assert len(answer) == 2
     first, second = str(answer).splitlines()
     assert re.fullmatch(
@@ -77,7 +77,7 @@ def test_vectors_are_cut_to_what_the_index_stores(home: Path) -> None:
 
     assert (whole.dimension, linker.encoder.dimension) == (32, 16)
     [[found]] = linker.link(["fever"], k=1, settings=LinkSettings(exact=False))
-    assert found.concept == "mesh:D005334"
+    assert found.concept_id == "mesh:D005334"
     assert found.score == pytest.approx(1, abs=0.01)
 
 
@@ -87,14 +87,14 @@ def test_an_inverted_name_is_found_though_it_was_left_out(home: Path) -> None:
     assert not linker.is_name("infarction, myocardial")
     assert linker.is_name("diabetes mellitus, type 2")
     [[found]] = linker.link(["Diabetes, Type 2"], k=1)
-    assert found.concept == "mesh:D003924"
+    assert found.concept_id == "mesh:D003924"
 
 
 def test_without_exact_names_there_is_no_confidence(home: Path) -> None:
     linker = Linker.open()
 
     [[found]] = linker.link(["heart attack"], k=1, settings=LinkSettings(exact=False))
-    assert (found.concept, found.confidence) == ("mesh:D009203", None)
+    assert (found.concept_id, found.confidence) == ("mesh:D009203", None)
 
 
 def test_a_calibration_of_ones_own_takes_its_place(sapbert: Sapbert, home: Path, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_an_index_without_a_calibration_answers_without_confidence(
     monkeypatch.setenv(HOME, str(moved))
 
     [[found]] = Linker.open().link(["heart attack"], k=1)
-    assert (found.concept, found.confidence) == ("mesh:D009203", None)
+    assert (found.concept_id, found.confidence) == ("mesh:D009203", None)
 
 
 def test_an_encoder_that_does_not_belong_to_the_index_is_refused(

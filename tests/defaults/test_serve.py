@@ -21,7 +21,7 @@ def test_a_word_alone_serves_with_confidence(home: Path) -> None:
     finally:
         process.stop()
 
-    assert (best["concept_id"], best["how"]) == ("mesh:D009203", "exact")
+    assert (best["concept_id"], best["matched_by"]) == ("mesh:D009203", "exact")
     assert best["confidence"] is not None
     assert (linker["name"], linker["calibrated"]) == ("default", True)
 

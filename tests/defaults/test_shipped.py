@@ -63,7 +63,7 @@ def test_the_vocabulary_is_mesh() -> None:
 def test_everyday_mentions_are_linked(linker: Linker, mention: str, concept: str) -> None:
     [[best, *_]] = linker.link([mention])
 
-    assert best.concept == concept
+    assert best.concept_id == concept
     assert best.confidence is not None
     assert best.confidence > 0.5
 
@@ -72,7 +72,7 @@ def test_types_filter_by_tree(linker: Linker) -> None:
     [found] = linker.link(["aspirin"], k=3, settings=LinkSettings(types=("C",)))
 
     assert len(found) == 3
-    assert "mesh:D001241" not in {candidate.concept for candidate in found}
+    assert "mesh:D001241" not in {candidate.concept_id for candidate in found}
 
 
 def test_everything_unsure_is_still_answered() -> None:

@@ -17,8 +17,9 @@ from sapbert.index import folder
 from sapbert.index.build import build_index
 from sapbert.index.folder import damage_told, open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
+from sapbert.linking.candidate import Candidate
 from sapbert.linking.hybrid import open_hybrid
-from sapbert.linking.linker import Candidate, Linker
+from sapbert.linking.linker import Linker
 from sapbert.linking.search import DenseSearch
 from sapbert.linking.settings import LinkSettings
 from tests.index.conftest import NgramEncoder, write

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.linking import job
+from sapbert.linking.candidate import Candidate
 from sapbert.linking.formats.parquet import ParquetOutlet
 from sapbert.linking.formats.rows import CsvFormat, JsonlFormat
 from sapbert.linking.job import Outlet, TextOutlet, link_to_file
-from sapbert.linking.linker import Candidate
 from sapbert.linking.mention_source import MentionRow, Mentions, listed
 
 TEXTS = [f"mention {number}" for number in range(23)]
@@ -319,7 +319,7 @@ def test_parquet_keeps_the_types_of_a_parquet_input_and_text_of_others(tmp_path:
     assert pl.read_parquet_schema(tmp_path / "typed.parquet") | {} == {
         "n": pl.Int16, "x": pl.List(pl.Float32), "mention": pl.String, "rank": pl.Int32,
         "concept_id": pl.String, "preferred_name": pl.String, "matched_name": pl.String, "score": pl.Float64,
-        "confidence": pl.Float64, "how": pl.String, "rerank_score": pl.Float64,
+        "confidence": pl.Float64, "matched_by": pl.String, "rerank_score": pl.Float64,
     }  # fmt: skip
     first = pl.read_parquet(tmp_path / "text.parquet").row(0, named=True)
     assert (first["n"], json.loads(first["x"]), first["concept_id"]) == ("1", [1.5], "x:1")

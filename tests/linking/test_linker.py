@@ -16,7 +16,8 @@ from sapbert.linking import linker as linker_module
 from sapbert.linking import search
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.calibration.model import Platt
-from sapbert.linking.linker import Candidate, Linker
+from sapbert.linking.candidate import Candidate
+from sapbert.linking.linker import Linker
 from sapbert.linking.search import DenseSearch, Scope, scope_of
 from sapbert.linking.settings import LinkSettings, Method
 from sapbert.text import fold
@@ -25,15 +26,19 @@ from tests.linking.conftest import FACTS, Bench, LetterEncoder, bench_of
 
 
 def ids(answer: Sequence[Candidate]) -> list[str]:
-    return [candidate.concept for candidate in answer]
+    return [candidate.concept_id for candidate in answer]
 
 
 def test_a_mention_is_linked_to_concepts_best_first(linker: Linker) -> None:
     [answer] = linker.link(["hart atack"], k=3)
 
     assert len(answer) == 3
-    assert answer[0].concept == "mesh:D1"
-    assert (answer[0].name, answer[0].how, answer[0].confidence) == ("Heart attack", "dense", None)
+    assert answer[0].concept_id == "mesh:D1"
+    assert (answer[0].matched_name, answer[0].matched_by, answer[0].confidence) == (
+        "Heart attack",
+        "dense",
+        None,
+    )
     assert answer[0].preferred_name in {"Heart attack", "Myocardial infarction", "Cardiac infarction"}
     assert answer[0].score > answer[1].score
     assert len(set(ids(answer))) == 3
@@ -43,23 +48,23 @@ def test_a_name_of_the_vocabulary_answers_first_in_any_spelling(linker: Linker) 
     [answer] = linker.link(["  HEART\tattack "], k=2)
 
     assert answer[0] == Candidate("mesh:D1", answer[0].preferred_name, "Heart attack", 1.0, None, "exact")
-    assert answer[1].how == "dense"
+    assert answer[1].matched_by == "dense"
 
 
 def test_every_concept_of_an_ambiguous_name_leads_in_order_of_identifier(linker: Linker) -> None:
     [answer] = linker.link(["COLD"], k=3)
 
-    assert [(c.concept, c.score, c.how) for c in answer[:2]] == [
+    assert [(c.concept_id, c.score, c.matched_by) for c in answer[:2]] == [
         ("hp:1", 1.0, "exact"),
         ("mesh:D2", 1.0, "exact"),
     ]
-    assert answer[2].how == "dense"
+    assert answer[2].matched_by == "dense"
 
 
 def test_without_exact_matches_the_encoder_says_it_all(linker: Linker) -> None:
     [answer] = linker.link(["cold"], k=2, settings=LinkSettings(exact=False))
 
-    assert [(c.concept, c.score, c.how) for c in answer] == [
+    assert [(c.concept_id, c.score, c.matched_by) for c in answer] == [
         ("hp:1", 1.0, "dense"),
         ("mesh:D2", 1.0, "dense"),
     ]
@@ -141,7 +146,9 @@ def test_the_best_candidate_has_confidence_by_its_lead_however_many_are_wanted(b
 
     for k in (1, 3):
         [answer] = calibrated(bench).link(["hart atack"], k=k)
-        assert [candidate.concept for candidate in answer] == [candidate.concept for candidate in plain[:k]]
+        assert [candidate.concept_id for candidate in answer] == [
+            candidate.concept_id for candidate in plain[:k]
+        ]
         assert answer[0].confidence == pytest.approx(sure, abs=1e-6)
         assert {candidate.confidence for candidate in answer[1:]} <= {None}
 
@@ -181,7 +188,7 @@ def test_filters_work_inside_the_search(linker: Linker, wanted: LinkSettings, ex
 
 def test_a_name_from_another_source_is_not_what_matched(linker: Linker) -> None:
     [answer] = linker.link(["heart attack"], settings=LinkSettings(sources=("NCI",)))
-    assert [(c.name, c.how) for c in answer] == [("Myocardial infarction", "dense")]
+    assert [(c.matched_name, c.matched_by) for c in answer] == [("Myocardial infarction", "dense")]
 
 
 def test_an_unknown_type_is_refused(linker: Linker) -> None:
@@ -199,12 +206,12 @@ def test_labelled_mentions_answer_as_names_do(linker: Linker) -> None:
     [answer] = linker.link(["WIDOWMAKER"], k=3)
 
     assert added == 2
-    assert before[0][0].how == "dense"
-    assert [(c.concept, c.name, c.score, c.how) for c in answer[:2]] == [
+    assert before[0][0].matched_by == "dense"
+    assert [(c.concept_id, c.matched_name, c.score, c.matched_by) for c in answer[:2]] == [
         ("hp:2", "widowmaker", 1.0, "exact"),
         ("mesh:D1", "Widowmaker", 1.0, "exact"),
     ]
-    assert answer[2].how == "dense"
+    assert answer[2].matched_by == "dense"
     [filtered] = linker.link(["widowmaker"], k=1, settings=LinkSettings(prefixes=("mesh",)))
     assert ids(filtered) == ["mesh:D1"]
 
@@ -349,7 +356,9 @@ def test_linking_agrees_with_a_loop_over_all_names(
         bench = bench_of(Path(folder) / "bench", rows, facts, encoder)
         answers = bench.linker.link(mentions, k=k, settings=wanted)
 
-    found = [[(c.concept, c.score, fold(c.name), c.how) for c in answer] for answer in answers]
+    found = [
+        [(c.concept_id, c.score, fold(c.matched_name), c.matched_by) for c in answer] for answer in answers
+    ]
     assert found == [slow_link(mention, rows, encoder, k, wanted) for mention in mentions]
 
 
@@ -359,7 +368,7 @@ def test_the_search_goes_deeper_until_no_row_left_could_change_the_answer(tmp_pa
 
     [answer] = bench.linker.link(["c"], k=2)
 
-    assert [(c.concept, c.score) for c in answer[:2]] == [("x:1", 1.0), ("x:2", 1.0)]
+    assert [(c.concept_id, c.score) for c in answer[:2]] == [("x:1", 1.0), ("x:2", 1.0)]
     assert bench.index.depths == [64, 256, 502]
     assert ids(bench.linker.link(["c"], k=1)[0]) == ["x:1"]
     assert np.isclose(bench.linker.link(["c"], k=3)[0][2].score, np.cos(1), atol=1e-6)

@@ -41,7 +41,9 @@ def test_an_index_on_disk_answers_as_one_in_memory(tmp_path: Path, kind: Kind, w
     expected = in_memory.link(MENTIONS, k=3, settings=wanted)
     assert len(found[0]) == (3 if not wanted.prefixes else 2)
     for own, other in zip(found, expected, strict=True):
-        assert [(c.concept, c.name, c.how) for c in own] == [(c.concept, c.name, c.how) for c in other]
+        assert [(c.concept_id, c.matched_name, c.matched_by) for c in own] == [
+            (c.concept_id, c.matched_name, c.matched_by) for c in other
+        ]
         assert [c.score for c in own] == pytest.approx([c.score for c in other], abs=2e-6)
 
 

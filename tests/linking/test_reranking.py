@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.calibration.model import Platt
-from sapbert.linking.linker import Candidate, Linker
+from sapbert.linking.candidate import Candidate
+from sapbert.linking.linker import Linker
 from sapbert.linking.reranker_examples import label_choices
 from sapbert.linking.reranking import RERANKED, open_reranker, rerank
 from sapbert.linking.search import DenseSearch
@@ -56,27 +57,30 @@ def test_candidates_come_in_the_order_of_the_reranker_with_both_scores(bench: Be
     linker, told = again(bench, backwards)
     [answer] = linker.link(["hart atack"], k=4, contexts=["had a hart atack"])
 
-    assert [found.concept for found in answer] == [found.concept for found in reversed(plain)]
+    assert [found.concept_id for found in answer] == [found.concept_id for found in reversed(plain)]
     assert [found.score for found in answer] == [found.score for found in reversed(plain)]
     assert [found.rerank_score for found in answer] == pytest.approx([-found.score for found in answer])
-    assert {found.how for found in answer} == {"reranked"}
-    names = tuple(found.name for found in plain)
+    assert {found.matched_by for found in answer} == {"reranked"}
+    names = tuple(found.matched_name for found in plain)
     assert told.asked == [Choice("hart atack", names, tuple(f.score for f in plain), "had a hart atack")]
 
 
 def test_more_candidates_are_looked_at_than_are_wanted(bench: Bench) -> None:
     [plain] = bench.linker.link(["hart atack"], k=RERANKED)
     linker, _ = again(bench, backwards)
-    assert [own.concept for own in linker.link(["hart atack"], k=1)[0]] == [plain[-1].concept]
+    assert [own.concept_id for own in linker.link(["hart atack"], k=1)[0]] == [plain[-1].concept_id]
 
 
 def test_names_that_equal_the_mention_stay_in_front(bench: Bench) -> None:
     linker, _ = again(bench, lambda choice: list(range(len(choice.names))))
     [answer] = linker.link(["COLD"], k=4)
 
-    assert [found.concept for found in bench.linker.link(["COLD"], k=2)[0]] == ["hp:1", "mesh:D2"]
-    assert [(found.concept, found.how) for found in answer[:2]] == [("mesh:D2", "exact"), ("hp:1", "exact")]
-    assert all(found.how == "reranked" for found in answer[2:])
+    assert [found.concept_id for found in bench.linker.link(["COLD"], k=2)[0]] == ["hp:1", "mesh:D2"]
+    assert [(found.concept_id, found.matched_by) for found in answer[:2]] == [
+        ("mesh:D2", "exact"),
+        ("hp:1", "exact"),
+    ]
+    assert all(found.matched_by == "reranked" for found in answer[2:])
 
 
 def test_context_tells_what_is_meant(bench: Bench) -> None:
@@ -88,7 +92,7 @@ def test_context_tells_what_is_meant(bench: Bench) -> None:
     contexts = ["cold weather", "a cold weather", "cold weather"]
     answers = linker.link(["cold", "cold", "cold"], k=4, contexts=contexts)
 
-    assert {own[0].concept for own in answers} == {"hp:1"}
+    assert {own[0].concept_id for own in answers} == {"hp:1"}
     assert len(told.asked) == 2  # equal ones once
 
 
@@ -104,7 +108,7 @@ def test_thresholds_mean_the_score_of_the_search(bench: Bench) -> None:
     between = (plain[1].score + plain[2].score) / 2
     [answer] = linker.link(["hart atack"], settings=LinkSettings(threshold=between))
 
-    assert [found.concept for found in answer] == [plain[1].concept, plain[0].concept]
+    assert [found.concept_id for found in answer] == [plain[1].concept_id, plain[0].concept_id]
 
 
 def test_what_a_reranker_made_is_not_remembered(bench: Bench) -> None:
@@ -165,13 +169,13 @@ CANDIDATE = Candidate("x:1", "a", "a", 0.5, None, "dense")
 )
 def test_the_order_is_by_exactness_score_and_place(rows: list[tuple[str, float, int]]) -> None:
     found = [
-        replace(CANDIDATE, concept=f"x:{number}", how=how)  # type: ignore[arg-type]
-        for how, _, number in rows
+        replace(CANDIDATE, concept_id=f"x:{number}", matched_by=matched_by)  # type: ignore[arg-type]
+        for matched_by, _, number in rows
     ]
     [answer] = rerank(Told(lambda _: [score for _, score, _ in rows]), ["m"], [""], [found])
 
     expected = sorted(range(len(rows)), key=lambda at: (rows[at][0] != "exact", -rows[at][1], at))
-    assert [own.concept for own in answer] == [f"x:{rows[at][2]}" for at in expected]
+    assert [own.concept_id for own in answer] == [f"x:{rows[at][2]}" for at in expected]
 
 
 # What is learned from
@@ -195,7 +199,7 @@ def test_the_candidates_of_labelled_mentions_say_which_are_right(bench: Bench) -
     assert [sum(own.right) for own in made.choices] == [1, 2, 1]
     assert all(len(own.right) == len(own.choice.names) == 3 for own in made.choices)
     [heart] = bench.linker.link(["hart atack"], k=3)
-    assert made.choices[2].choice.names == tuple(found.name for found in heart)
+    assert made.choices[2].choice.names == tuple(found.matched_name for found in heart)
     assert (made.context, made.inputs) == (True, {"a": {}})
 
 
@@ -205,7 +209,7 @@ def test_what_is_learned_is_what_the_search_found(bench: Bench) -> None:
     labelled = [LabelledMention("hart atack", frozenset(["mesh:D1"]))]
     [made] = label_choices(bench.linker, labelled, candidates=3, context=False, inputs={}).choices
 
-    assert (made.choice.names[0], made.choice.scores[0]) == (nearest.name, nearest.score)
+    assert (made.choice.names[0], made.choice.scores[0]) == (nearest.matched_name, nearest.score)
 
 
 def test_mentions_of_another_vocabulary_are_refused(bench: Bench) -> None:

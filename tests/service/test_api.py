@@ -52,7 +52,8 @@ def test_mentions_are_linked_best_first(client: TestClient) -> None:
     assert (found["linker"], found["fingerprint"]) == ("disease", "f00d")
     assert [row["mention"] for row in found["answers"]] == ["hart atack", "COLD", ""]
     best = found["answers"][0]["candidates"][0]
-    assert (best["concept_id"], best["matched_name"], best["how"]) == ("mesh:D1", "Heart attack", "dense")
+    assert (best["concept_id"], best["matched_name"]) == ("mesh:D1", "Heart attack")
+    assert best["matched_by"] == "dense"
     assert (best["types"], best["confidence"]) == (["T047"], None)
     assert [row["concept_id"] for row in found["answers"][1]["candidates"]] == ["hp:1", "mesh:D2"]
     assert found["answers"][2]["candidates"] == []
@@ -76,8 +77,8 @@ def test_options_mean_what_they_mean_to_the_linker(
     found = bench.link(*mentions, k=3, **asked)
 
     expected = linkers["disease"].link(mentions, k=3, settings=wanted)
-    assert [[(c["concept_id"], c["score"], c["how"]) for c in row["candidates"]] for row in found] == [
-        [(c.concept, c.score, c.how) for c in row] for row in expected
+    assert [[(c["concept_id"], c["score"], c["matched_by"]) for c in row["candidates"]] for row in found] == [
+        [(c.concept_id, c.score, c.matched_by) for c in row] for row in expected
     ]
 
 
@@ -149,11 +150,9 @@ def test_where_nobody_says_exact_names_come_first_unless_calibrated_without(
     make_bench: MakeBench, linkers: dict[str, Linker]
 ) -> None:
     plain = linkers["disease"]
-    assert (
-        make_bench(served={"sure": half_sure(plain, exact=False)}).link("cold")[0]["candidates"][0]["how"]
-        == "dense"
-    )
-    assert make_bench().link("cold")[0]["candidates"][0]["how"] == "exact"
+    bench = make_bench(served={"sure": half_sure(plain, exact=False)})
+    assert bench.link("cold")[0]["candidates"][0]["matched_by"] == "dense"
+    assert make_bench().link("cold")[0]["candidates"][0]["matched_by"] == "exact"
 
 
 # What cannot be asked

@@ -47,7 +47,10 @@ def test_words_are_linked(call: Callable[..., Any]) -> None:
     assert found[0]["candidates"][0]["concept_id"] == "mesh:D1"
     assert [row["concept_id"] for row in found[1]["candidates"]] == ["hp:1", "mesh:D2"]
     assert found[2]["candidates"] == []
-    assert call("link", mentions=["aspirin"], linker="drug")["result"][0]["candidates"][0]["how"] == "exact"
+    assert (
+        call("link", mentions=["aspirin"], linker="drug")["result"][0]["candidates"][0]["matched_by"]
+        == "exact"
+    )
     typed = call("link", mentions=["cold"], types=["T033"])["result"]
     assert [row["concept_id"] for row in typed[0]["candidates"]] == ["hp:1"]
 

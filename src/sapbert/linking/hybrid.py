@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sapbert.errors import ConfigError
 from sapbert.index.sparse import SPARSE, SparseIndex
 from sapbert.index.vectors import Vectors, no_results
-from sapbert.linking.search import How
+from sapbert.linking.candidate import MatchedBy
 from sapbert.protocols import Index
 
 WEIGHTS = tuple(number / 20 for number in range(41))
@@ -50,7 +50,7 @@ class HybridSearch:
     sparse: SparseIndex
     weight: float
     """What a cosine of spelling counts beside one of vectors; 0 orders as vectors do."""
-    how: How = "hybrid"
+    matched_by: MatchedBy = "hybrid"
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight < np.inf:

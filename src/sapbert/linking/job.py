@@ -23,8 +23,9 @@ from typing import Any, NamedTuple, Protocol
 
 from sapbert.artifacts import try_lock
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
+from sapbert.linking.candidate import Candidate
 from sapbert.linking.formats.rows import Linked, TextFormat
-from sapbert.linking.linker import BATCH, Candidate
+from sapbert.linking.linker import BATCH
 from sapbert.linking.mention_source import MentionRow, Mentions
 
 Link = Callable[[Sequence[MentionRow]], Sequence[Sequence[Candidate]]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Final, Self
@@ -20,14 +20,13 @@ from sapbert.defaults import DEFAULT, chosen, is_default, shipped, shipped_calib
 from sapbert.errors import ConfigError
 from sapbert.index.entries import Entries
 from sapbert.linking.calibration.file import Calibration
+from sapbert.linking.candidate import Candidate, MatchedBy
 from sapbert.linking.reranking import RERANKED, rerank
-from sapbert.linking.search import DenseSearch, How, NameSearch, Near, Scope, nearest_concepts, scope_of
+from sapbert.linking.search import DenseSearch, NameSearch, Near, Scope, nearest_concepts, scope_of
 from sapbert.linking.settings import LinkSettings
 from sapbert.protocols import Encoder, Reranker
 from sapbert.text import fold
 
-NIL: Final = "NIL"
-"""What a table says in place of a concept, where a mention has no candidate."""
 BATCH = 2048
 """Mentions encoded and searched together."""
 _READ = 10_000
@@ -36,24 +35,6 @@ _REMEMBERED = 1 << 18
 """Candidates of all answers that are remembered, some 80 MB; an answer without any counts as one."""
 _LONG = 200
 """Characters above which a mention is not expected to come again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A concept that a mention may mean."""
-
-    concept: str
-    """Its identifier, a CURIE."""
-    preferred_name: str
-    name: str
-    """Its name that matched."""
-    score: float
-    """Cosine of mention and name, or what `hybrid` makes of two; 1 where they are the same after folding."""
-    confidence: float | None
-    """Probability that this is right; of the best candidate, where a calibration was given."""
-    how: How
-    rerank_score: float | None = None
-    """What a reranker gave it, where there is one."""
 
 
 DEFAULTS: Final = LinkSettings()
@@ -231,7 +212,7 @@ class Linker:
             for concept, score, row in nearest:
                 if len(found[number]) < depth and concept not in found[number]:
                     name = self.entries.texts[row]
-                    found[number][concept] = self._candidate(concept, name, score, self.search.how)
+                    found[number][concept] = self._candidate(concept, name, score, self.search.matched_by)
         return [self._judged(list(own.values()), settings)[:k] for own in found]
 
     def _exact(self, texts: list[str], scope: Scope) -> Iterator[Mapping[int, str]]:
@@ -255,9 +236,9 @@ class Linker:
         vectors = self.encoder.encode([text[:_READ] for text in texts])
         return nearest_concepts(self.search, self.entries, texts, vectors, k, scope)
 
-    def _candidate(self, concept: int, name: str, score: float, how: How) -> Candidate:
+    def _candidate(self, concept: int, name: str, score: float, matched_by: MatchedBy) -> Candidate:
         entries = self.entries
-        return Candidate(entries.concepts[concept], entries.preferred[concept], name, score, None, how)
+        return Candidate(entries.concepts[concept], entries.preferred[concept], name, score, None, matched_by)
 
     def _judged(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
         """Add confidence, and drop what scores too little or is not sure enough."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from sapbert.linking.linker import NIL, Candidate, Linker
+from sapbert.linking.candidate import NIL, Candidate
+from sapbert.linking.linker import Linker
 
 
 class Answer(tuple[Candidate, ...]):
@@ -33,8 +34,7 @@ def _default_linker() -> Linker:
     return Linker.open()
 
 
-def _line(found: Candidate) -> str:
-    sure = "" if found.confidence is None else f", confidence {found.confidence:.2f}"
-    return (
-        f"{found.concept}  {found.preferred_name}  ({found.how}: {found.name}, score {found.score:.3f}{sure})"
-    )
+def _line(candidate: Candidate) -> str:
+    confidence = "" if candidate.confidence is None else f", confidence {candidate.confidence:.2f}"
+    match = f"{candidate.matched_by}: {candidate.matched_name}, score {candidate.score:.3f}{confidence}"
+    return f"{candidate.concept_id}  {candidate.preferred_name}  ({match})"

@@ -38,11 +38,11 @@ def label_choices(
         LabelledChoice(
             Choice(
                 mention.text,
-                tuple(candidate.name for candidate in own),
+                tuple(candidate.matched_name for candidate in own),
                 tuple(candidate.score for candidate in own),
                 mention.context,
             ),
-            tuple(candidate.concept in mention.concept_ids for candidate in own),
+            tuple(candidate.concept_id in mention.concept_ids for candidate in own),
         )
         for mention, own in zip(known, found, strict=True)
     ]

@@ -15,16 +15,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.errors import ConfigError
+from sapbert.linking.candidate import Candidate
 from sapbert.protocols import Choice, Reranker
-
-if TYPE_CHECKING:
-    from sapbert.linking.linker import Candidate
 
 RERANKED = 20
 """Candidates of a mention that are put in order, where no more are wanted."""
@@ -80,7 +77,7 @@ def rerank(
     choices = [
         Choice(
             mention,
-            tuple(candidate.name for candidate in own),
+            tuple(candidate.matched_name for candidate in own),
             tuple(candidate.score for candidate in own),
             context,
         )
@@ -114,7 +111,13 @@ def _in_order(candidates: Sequence[Candidate], scores: NDArray[np.float32]) -> l
     # Rounded as the search's are: equal texts may differ in the last bits.
     rounded = scores.astype(np.float64).round(_DECIMALS).tolist()
     scored = [
-        replace(candidate, rerank_score=score, how=candidate.how if candidate.how == "exact" else "reranked")
+        replace(
+            candidate,
+            rerank_score=score,
+            matched_by="exact" if candidate.matched_by == "exact" else "reranked",
+        )
         for candidate, score in zip(candidates, rounded, strict=True)
     ]
-    return sorted(scored, key=lambda candidate: (candidate.how != "exact", -(candidate.rerank_score or 0.0)))
+    return sorted(
+        scored, key=lambda candidate: (candidate.matched_by != "exact", -(candidate.rerank_score or 0.0))
+    )

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.index.entries import Entries
+from sapbert.linking.candidate import MatchedBy
 from sapbert.protocols import Index
 
-How = Literal["exact", "dense", "hybrid", "reranked"]
 _DECIMALS = 6
 _CELLS = 1 << 22
 """Rows held at a time: mentions times depth of the search."""
@@ -28,8 +28,8 @@ class NameSearch(Protocol):
     """Finds the names nearest to mentions; `DenseSearch`, or one that knows more than vectors."""
 
     @property
-    def how(self) -> How:
-        """What its candidates say of how they were found."""
+    def matched_by(self) -> MatchedBy:
+        """`Candidate.matched_by` of the candidates that this search finds."""
         ...
 
     def search(
@@ -49,7 +49,7 @@ class DenseSearch:
     """Finds names by their vectors alone."""
 
     index: Index
-    how: How = "dense"
+    matched_by: MatchedBy = "dense"
 
     def search(
         self,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from sapbert.errors import ConfigError
-from sapbert.linking.linker import Candidate
+from sapbert.linking.candidate import Candidate
 from sapbert.linking.settings import LinkSettings
 from sapbert.service.batching import PIECE
 from sapbert.service.linkers import Served
@@ -71,15 +71,15 @@ async def call(exchange: Exchange, served: Served, function: Callable[[], _Resul
 
 def rows_of(served: Served, candidates: Sequence[Candidate]) -> list[Row]:
     """Return candidates as they go over the wire."""
-    numbers = served.linker.entries.concepts_of([candidate.concept for candidate in candidates])
+    numbers = served.linker.entries.concepts_of([candidate.concept_id for candidate in candidates])
     return [
         {
-            "concept_id": found.concept,
+            "concept_id": found.concept_id,
             "preferred_name": found.preferred_name,
-            "matched_name": found.name,
+            "matched_name": found.matched_name,
             "score": found.score,
             "confidence": found.confidence,
-            "how": found.how,
+            "matched_by": found.matched_by,
             "types": served.types_of(number),
         }
         for found, number in zip(candidates, numbers.tolist(), strict=True)

@@ -23,7 +23,7 @@ _EXAMPLE: JsonDict = {
     "matched_name": "heart attack",
     "score": 0.630147,
     "confidence": None,
-    "how": "dense",
+    "matched_by": "dense",
     "types": ["C"],
 }
 
@@ -87,7 +87,7 @@ class Candidate(BaseModel):
     confidence: Annotated[
         float | None, Field(description="How probably it is right; of the first, if calibrated.")
     ]
-    how: Literal["exact", "dense", "hybrid"]
+    matched_by: Literal["exact", "dense", "hybrid"]
     types: list[str]
 
 

@@ -82,7 +82,7 @@ def test_spelling_counts_as_much_as_is_asked(sapbert: Sapbert, index: Path) -> N
         for options in ((), ("--sparse-weight", 1))
     )
 
-    assert (plain["how"], hybrid["how"]) == ("dense", "hybrid")
+    assert (plain["matched_by"], hybrid["matched_by"]) == ("dense", "hybrid")
     assert plain["score"] != hybrid["score"]
 
 
@@ -167,7 +167,7 @@ def test_abbreviations_of_a_document_are_written_out_and_shown(
     done = sapbert("link", "--index", index, "--file", table, "--document-column", "text", "-k", 1)
 
     first, second = rows(done)
-    assert (first["expanded"], first["concept_id"], first["how"]) == (
+    assert (first["expanded"], first["concept_id"], first["matched_by"]) == (
         "myocardial infarction",
         "mesh:D1",
         "exact",

@@ -61,7 +61,7 @@ def test_mentions_given_as_arguments_are_linked_to_csv(sapbert: Sapbert, index: 
 
     assert (done.code, done.err) == (0, "")
     found = rows(done.out)
-    assert [(row["mention"], row["rank"], row["concept_id"], row["how"]) for row in found[:1]] == [
+    assert [(row["mention"], row["rank"], row["concept_id"], row["matched_by"]) for row in found[:1]] == [
         ("heart attack", "1", "mesh:D1", "exact")
     ]
     assert [row["concept_id"] for row in found[2:]] == ["hp:1", "mesh:D2"]
@@ -116,7 +116,7 @@ def test_a_terminal_gets_a_table(sapbert: Sapbert, index: Path) -> None:
     )
 
     assert done.code == 0
-    assert done.out.split()[:2] == ["mention", "concept"]
+    assert done.out.split()[:2] == ["mention", "concept_id"]
     assert "confidence" not in done.out
     assert "heart [b]attack" in done.out
     assert "mesh:D1" in done.out
@@ -132,7 +132,7 @@ def test_filters_and_threshold_reach_the_linker(sapbert: Sapbert, index: Path) -
     ):
         done = sapbert("link", "--index", index, "hart atack", *options)
         assert {row["concept_id"] for row in rows(done.out)} == expected
-    assert rows(sapbert("link", "--index", index, "cold", "--no-exact").out)[0]["how"] == "dense"
+    assert rows(sapbert("link", "--index", index, "cold", "--no-exact").out)[0]["matched_by"] == "dense"
 
 
 def test_labelled_mentions_answer_exactly(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_labelled_mentions_answer_exactly(sapbert: Sapbert, index: Path, tmp_pat
     assert "no mention has a concept of" in refusal
     assert "--mentions-prefix" in refusal
     assert done.err == f"1 of 2 labelled mentions have a concept of {index}\n"
-    assert [(row["concept_id"], row["how"]) for row in rows(done.out)] == [("mesh:D1", "exact")]
+    assert [(row["concept_id"], row["matched_by"]) for row in rows(done.out)] == [("mesh:D1", "exact")]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,8 @@ def test_one_mention_is_not_told_in_the_plural(sapbert: Sapbert, index: Path, tm
 def test_help_and_linking_load_no_torch() -> None:
     script = (
         "import sys; from sapbert import NIL, Candidate, Linker\n"
-        "from sapbert.linking import formats, job, mentions, sssom, usagi\n"
+        "from sapbert.linking import job, mention_source\n"
+        "from sapbert.linking.formats import rows, sssom, usagi\n"
         "print(*sorted({'torch', 'transformers', 'polars', 'pandas', 'rich'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

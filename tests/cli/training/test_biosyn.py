@@ -57,9 +57,9 @@ def test_the_learned_weight_of_spelling_reaches_the_links(
         return one_json(done)
 
     assert best("both") == best("both", "--sparse-weight", repr(weight))
-    assert best("both")["how"] == "hybrid"
+    assert best("both")["matched_by"] == "hybrid"
     assert best("vectors") == best("both", "--sparse-weight", 0)
-    assert best("vectors")["how"] == "dense"
+    assert best("vectors")["matched_by"] == "dense"
 
 
 def test_an_evaluation_ranks_with_both(sapbert: Sapbert, model: Path, tmp_path: Path) -> None:

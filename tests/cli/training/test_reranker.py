@@ -78,9 +78,9 @@ def test_a_trained_reranker_orders_links(sapbert: Sapbert, made: Path) -> None:
     ask = ("link", "--index", made / "index", "colds of the heart", "-k", 3)
     plain, again = linked(sapbert(*ask)), linked(sapbert(*ask, "--reranker", made / "reranker"))
 
-    assert {row["how"] for row in plain} == {"dense"}
+    assert {row["matched_by"] for row in plain} == {"dense"}
     assert {row["rerank_score"] for row in plain} == {""}
-    assert {row["how"] for row in again} == {"reranked"}
+    assert {row["matched_by"] for row in again} == {"reranked"}
     scores = [float(row["rerank_score"]) for row in again]
     assert scores == sorted(scores, reverse=True)
     assert {(row["concept_id"], row["score"]) for row in again} == {

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.index.vectors import Vectors
+from sapbert.linking.calibration import fit as calibrating
 from sapbert.linking.calibration.fit import calibrate
-from sapbert.linking.calibration.model import fit as calibrating
 from sapbert.linking.hybrid import Found, HybridSearch
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import CalibrateSettings, LinkSettings
@@ -131,7 +131,7 @@ def test_the_best_row_by_weight_is_the_linkers_answer(bench: Bench, tmp_path: Pa
 
     answers = linker.link([mention.text for mention in MENTIONS], k=1, settings=LinkSettings(exact=False))
     right = [
-        found[0].concept in mention.concept_ids for mention, found in zip(MENTIONS, answers, strict=True)
+        found[0].concept_id in mention.concept_ids for mention, found in zip(MENTIONS, answers, strict=True)
     ]
     assert shares["0.5"] == pytest.approx(np.mean(right))
 

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError, SapbertError
+from sapbert.linking.candidate import Candidate, MatchedBy
 from sapbert.linking.formats.rows import FIELDS, CsvFormat, JsonlFormat, Linked, TextFormat, carried_names
 from sapbert.linking.formats.sssom import SssomFormat
 from sapbert.linking.formats.usagi import UsagiFormat
-from sapbert.linking.linker import Candidate
-from sapbert.linking.search import How
 
 HEART = Candidate("omop:4329847", "Myocardial infarction", "Heart attack", 1.0, 0.97, "exact")
 OTHER = Candidate("omop:77670", "Chest pain", 'Pain\tin the "chest"', 0.71, None, "dense")
@@ -52,7 +51,7 @@ def test_jsonl_keeps_the_values_of_the_input() -> None:
 
     assert [line["rank"] for line in lines] == [1, 2, 1]
     assert lines[0]["id"] == 7
-    assert (lines[1]["score"], lines[1]["confidence"], lines[1]["how"]) == (0.71, None, "dense")
+    assert (lines[1]["score"], lines[1]["confidence"], lines[1]["matched_by"]) == (0.71, None, "dense")
     assert lines[2] == {"id": None, "name": "xyz", "rank": 1, "concept_id": "NIL"} | dict.fromkeys(FIELDS[2:])
 
 
@@ -107,9 +106,9 @@ def test_sssom_says_how_and_how_near() -> None:
     assert (nil["object_id"], nil["object_source"]) == ("sssom:NoTermFound", "sapbert.index:f00d")
 
 
-@pytest.mark.parametrize("how", get_args(How))
-def test_every_way_to_find_a_candidate_is_a_justification(how: How) -> None:
-    linked = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, how)])]
+@pytest.mark.parametrize("matched_by", get_args(MatchedBy))
+def test_every_way_to_find_a_candidate_is_a_justification(matched_by: MatchedBy) -> None:
+    linked = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, matched_by)])]
     [row] = written(SssomFormat(("x",), "f00d", "{}"), linked, delimiter="\t")
     assert row["mapping_justification"].startswith("semapv:")
 
@@ -117,7 +116,7 @@ def test_every_way_to_find_a_candidate_is_a_justification(how: How) -> None:
 def test_a_reranked_candidate_has_both_scores() -> None:
     linked = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, "reranked", 7.25)])]
     [row] = written(CsvFormat(()), linked)
-    assert (row["score"], row["how"], row["rerank_score"]) == ("0.5", "reranked", "7.25")
+    assert (row["score"], row["matched_by"], row["rerank_score"]) == ("0.5", "reranked", "7.25")
 
 
 def test_a_similarity_is_never_negative() -> None:

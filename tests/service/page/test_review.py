@@ -37,10 +37,10 @@ def test_a_list_is_pasted_linked_reviewed_by_keyboard_and_downloaded(page: Page)
         "matched_name": "Heart attack",
         "score": "1",
         "confidence": "",
-        "how": "exact",
+        "matched_by": "exact",
         "rejected": "",
     }
-    assert (cold["concept_id"], cold["how"]) == ("mesh:D2", "exact")
+    assert (cold["concept_id"], cold["matched_by"]) == ("mesh:D2", "exact")
     assert (chest["decision"], chest["concept_id"], chest["rejected"]) == ("NIL", "NIL", "hp:2")
     assert (purple["mention"], purple["decision"], purple["score"]) == ("purple elephant", "NIL", "")
 
@@ -132,7 +132,7 @@ def test_the_list_is_sifted_and_sorted(page: Page) -> None:
 
 def test_candidates_tell_how_sure_they_are_and_by_which_name(page: Page) -> None:
     sure = {"concept_id": "x:1", "preferred_name": "Coryza", "matched_name": "cold", "types": ["T047"]}
-    found = {**sure, "score": 0.876, "confidence": 0.914, "how": "hybrid"}
+    found = {**sure, "score": 0.876, "confidence": 0.914, "matched_by": "hybrid"}
     answer = json.dumps({"mention": "colds", "candidates": [found, {**found, "confidence": None}]})
     page.route("**/v1/link*", lambda route: route.fulfill(body=answer))
     curator.link(page, "colds")
@@ -166,7 +166,7 @@ def test_another_concept_is_picked_by_the_beginning_of_a_name(page: Page) -> Non
 
     [row] = curator.downloaded_rows(page)
     assert (row["concept_id"], row["matched_name"]) == ("hp:1", "Low temperature")
-    assert (row["decision"], row["how"], row["score"]) == ("accepted", "hand", "")
+    assert (row["decision"], row["matched_by"], row["score"]) == ("accepted", "hand", "")
 
 
 def test_only_concepts_that_the_filters_leave_are_picked(page: Page) -> None:

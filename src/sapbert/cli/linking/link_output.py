@@ -16,9 +16,10 @@ from sapbert.cli.output import counted
 from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
+    from sapbert.linking.candidate import Candidate
     from sapbert.linking.formats.rows import Linked, TextFormat
     from sapbert.linking.job import Outlet
-    from sapbert.linking.linker import Candidate, Linker
+    from sapbert.linking.linker import Linker
     from sapbert.linking.mention_source import MentionRow, Mentions
     from sapbert.linking.settings import LinkSettings
     from sapbert.vocab.intake import Progress
@@ -128,15 +129,15 @@ def _print_table(batch: Sequence[Linked]) -> None:
 
     sure = any(found.confidence is not None for linked in batch for found in linked.candidates)
     again = any(found.rerank_score is not None for linked in batch for found in linked.candidates)
-    titles = ["mention", "concept", "preferred name", "matched name", "how", "score"]
-    titles += [*["confidence"] * sure, *["rerank score"] * again]
+    titles = ["mention", "concept_id", "preferred_name", "matched_name", "matched_by", "score"]
+    titles += [*["confidence"] * sure, *["rerank_score"] * again]
     table = Table(box=None, pad_edge=False)
     for title in titles:
         table.add_column(title, overflow="fold")
     for linked in batch:
         for row in answers(linked.candidates):
-            rank, concept, preferred, matched, score, confidence, how, reranked = row.values()
-            words = (linked.mention if rank == 1 else "", concept, preferred, matched, how)
+            rank, concept, preferred, matched, score, confidence, matched_by, reranked = row.values()
+            words = (linked.mention if rank == 1 else "", concept, preferred, matched, matched_by)
             figures = [score, *[confidence] * sure, *[reranked] * again]
             numbers = ("" if figure is None else f"{figure:.3f}" for figure in figures)
             table.add_row(*(Text(word or "") for word in words), *numbers)

@@ -84,7 +84,7 @@ def _outcomes(linker: Linker, gold: Sequence[LabelledMention], settings: Calibra
     answered = [(mention, found) for mention, found in zip(gold, answers, strict=True) if found]
     scores = np.array([found[0].score for _, found in answered], np.float64)
     second = np.array([found[1].score if len(found) > 1 else 0.0 for _, found in answered], np.float64)
-    right = np.array([found[0].concept in mention.concept_ids for mention, found in answered], np.bool_)
+    right = np.array([found[0].concept_id in mention.concept_ids for mention, found in answered], np.bool_)
     return Outcomes(scores, scores - second, right, [mention.text for mention, _ in answered])
 
 

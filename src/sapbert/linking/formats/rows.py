@@ -14,10 +14,19 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from sapbert.errors import SapbertError
-from sapbert.linking.linker import NIL, Candidate
+from sapbert.linking.candidate import NIL, Candidate
 
 RANK = "rank"
-FIELDS = (RANK, "concept_id", "preferred_name", "matched_name", "score", "confidence", "how", "rerank_score")
+FIELDS = (
+    RANK,
+    "concept_id",
+    "preferred_name",
+    "matched_name",
+    "score",
+    "confidence",
+    "matched_by",
+    "rerank_score",
+)
 """What linking adds to a row."""
 
 
@@ -87,8 +96,8 @@ def answers(candidates: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
     if not candidates:
         yield dict(zip(FIELDS, (1, NIL, *[None] * (len(FIELDS) - 2)), strict=True))
     for rank, found in enumerate(candidates, 1):
-        named = (found.concept, found.preferred_name, found.name)
-        judged = (found.score, found.confidence, found.how, found.rerank_score)
+        named = (found.concept_id, found.preferred_name, found.matched_name)
+        judged = (found.score, found.confidence, found.matched_by, found.rerank_score)
         yield dict(zip(FIELDS, (rank, *named, *judged), strict=True))
 
 

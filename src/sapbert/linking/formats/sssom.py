@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from sapbert.linking.candidate import Candidate
 from sapbert.linking.formats.rows import Linked, csv_text
-from sapbert.linking.linker import Candidate
 from sapbert.text import tidy
 from sapbert.version import __version__
 
@@ -84,14 +84,14 @@ class SssomFormat:
 
     def _mapped(self, found: Candidate, source: str) -> tuple[object, ...]:
         return (
-            "skos:exactMatch" if found.how == "exact" else "skos:closeMatch",
-            found.concept,
+            "skos:exactMatch" if found.matched_by == "exact" else "skos:closeMatch",
+            found.concept_id,
             found.preferred_name,
-            _JUSTIFICATIONS[found.how],
+            _JUSTIFICATIONS[found.matched_by],
             source,
             "" if found.confidence is None else found.confidence,
             # A similarity lies between 0 and 1; opposite vectors are no more than unlike.
             min(max(found.score, 0.0), 1.0),
             "cosine",
-            found.name,
+            found.matched_name,
         )

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sapbert.errors import ConfigError
+from sapbert.linking.candidate import Candidate
 from sapbert.linking.formats.rows import Linked, csv_text, plain, row_values
-from sapbert.linking.linker import Candidate
 
 _PREFIX = "omop:"
 _KNOWN = ("sourceCode", "sourceFrequency")
@@ -72,7 +72,7 @@ class UsagiFormat:
             best.preferred_name if best else "Unmapped",
             "",
             "MAPS_TO",
-            f"{best.how}: {best.name}" if best else "",
+            f"{best.matched_by}: {best.matched_name}" if best else "",
             "sapbert",
             0,
             "",
@@ -80,4 +80,4 @@ class UsagiFormat:
 
 
 def _number(found: Candidate) -> str:
-    return found.concept.removeprefix(_PREFIX)
+    return found.concept_id.removeprefix(_PREFIX)

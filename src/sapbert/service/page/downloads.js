@@ -4,7 +4,7 @@ import { make } from "./dom.js";
 import { writeTable } from "./tables.js";
 
 const FIELDS = [
-  "decision", "concept_id", "preferred_name", "matched_name", "score", "confidence", "how", "rejected",
+  "decision", "concept_id", "preferred_name", "matched_name", "score", "confidence", "matched_by", "rejected",
 ];
 const COLUMNS = [
   "subject_label", "subject_type", "predicate_id", "predicate_modifier", "object_id", "object_label",

@@ -71,10 +71,10 @@ function card(item, found, at, marked, acts) {
       button("Reject", rejected, () => acts.reject(found), rejected ? "Do not reject" : "Reject")));
 }
 
-function byWhat({ how, matched_name, preferred_name }) {
-  if (how === "hand") return [HOW.hand];
+function byWhat({ matched_by, matched_name, preferred_name }) {
+  if (matched_by === "hand") return [HOW.hand];
   const other = matched_name !== preferred_name;
-  return other ? [`${HOW[how]}: `, make("q", {}, matched_name)] : [HOW[how]];
+  return other ? [`${HOW[matched_by]}: `, make("q", {}, matched_name)] : [HOW[matched_by]];
 }
 
 /** Confidence where there is one, the score always; the bar is for the eye alone. */

@@ -289,7 +289,7 @@ export class Work {
   /** Accept any concept; if it was found, as it was found, since that says more: a score, and how. */
   pick({ concept_id, preferred_name, matched_name, types }) {
     const found = this.#current?.candidates?.find((one) => one.concept_id === concept_id);
-    const unknown = { score: null, confidence: null, how: "hand" };
+    const unknown = { score: null, confidence: null, matched_by: "hand" };
     this.accept(found ?? { concept_id, preferred_name, matched_name, types, ...unknown });
   }
 

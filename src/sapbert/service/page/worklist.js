@@ -7,7 +7,7 @@
 const LIST = "sapbert.list";
 const DECISIONS = "sapbert.decisions";
 export const KEPT = [LIST, DECISIONS];
-const FIELDS = ["concept_id", "preferred_name", "matched_name", "score", "confidence", "how"];
+const FIELDS = ["concept_id", "preferred_name", "matched_name", "score", "confidence", "matched_by"];
 
 export class Worklist {
   #past = [];
@@ -96,7 +96,7 @@ export class Worklist {
 
 /** Whether a mention, not decided yet, is exactly one concept's name: nobody needs to look at it. */
 export const isPlain = ({ decision, candidates, rejected }) =>
-  decision === null && candidates?.[0]?.how === "exact" && candidates[1]?.how !== "exact"
+  decision === null && candidates?.[0]?.matched_by === "exact" && candidates[1]?.matched_by !== "exact"
   && !rejected.includes(candidates[0].concept_id);
 
 function pack({ number, decision, rejected }) {

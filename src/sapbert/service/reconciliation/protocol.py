@@ -132,8 +132,8 @@ def _candidates(served: Served, query: EntityQuery, rows: list[Row]) -> list[Row
     if query.type_strict == "all":
         wanted = {word for word in query.type if word}
         rows = [row for row in rows if wanted <= set(row["types"])]
-    alone = sum(row["how"] == "exact" for row in rows) == 1
-    found = [_candidate(row, match=alone and row["how"] == "exact") for row in rows]
+    alone = sum(row["matched_by"] == "exact" for row in rows) == 1
+    found = [_candidate(row, match=alone and row["matched_by"] == "exact") for row in rows]
     named = _by_identifier(served, query.mention())
     if named is None:
         return found
@@ -144,7 +144,7 @@ def _candidates(served: Served, query: EntityQuery, rows: list[Row]) -> list[Row
 def _candidate(row: Row, *, match: bool) -> Row:
     features = [
         {"id": "cosine", "value": row["score"]},
-        {"id": "exact", "value": row["how"] == "exact"},
+        {"id": "exact", "value": row["matched_by"] == "exact"},
     ]
     if row["confidence"] is not None:
         features.append({"id": "confidence", "value": row["confidence"]})

@@ -1,0 +1,35 @@
+"""`Candidate`: one possible concept of a mention.
+
+The field names are the same in Python, in the columns of `sapbert link` and in the JSON of the service.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+NIL: Final = "NIL"
+"""Written instead of a concept identifier if a mention has no candidate."""
+
+MatchedBy = Literal["exact", "dense", "hybrid", "reranked"]
+"""How a candidate was found: equal after folding, by vectors, by vectors and n-grams, or reordered by a
+reranker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A concept that a mention may refer to."""
+
+    concept_id: str
+    """CURIE of the concept."""
+    preferred_name: str
+    matched_name: str
+    """The name of the concept that is most similar to the mention."""
+    score: float
+    """Cosine similarity of mention and name, or the weighted mean of the dense and the n-gram similarity in
+    hybrid search; 1 if both are equal after folding."""
+    confidence: float | None
+    """Probability that the candidate is correct; set for the best candidate if there is a calibration."""
+    matched_by: MatchedBy
+    rerank_score: float | None = None
+    """Score of the reranker, if there is one."""
