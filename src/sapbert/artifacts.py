@@ -16,7 +16,6 @@ sweeps away, putting back what was set aside; a lock tells a dead writer's lefto
 
 from __future__ import annotations
 
-import errno
 import glob
 import hashlib
 import json
@@ -31,7 +30,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from sapbert.errors import ArtifactError, SapbertError
+from sapbert.errors import ArtifactError
 from sapbert.version import __version__
 
 MANIFEST = "manifest.json"
@@ -191,20 +190,6 @@ def create_file(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def full_disk_explained(folder: Path, kept: str) -> Iterator[None]:
-    """Say of a full disk, for work that can go on, that the same command does with what was `kept`."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        raise SapbertError(
-            f"{folder}: {error.strerror}; make room and give the same command again, "
-            f"which goes on with {kept}"
-        ) from error
 
 
 def require_free(target: Path, *, overwrite: bool) -> None:

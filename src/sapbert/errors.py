@@ -7,8 +7,9 @@ that do not fit) stays a plain `ValueError` or `TypeError`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -51,3 +52,17 @@ def needing(extra: str) -> Iterator[None]:
     except ImportError as error:
         module = (error.name or f"what {extra} brings").partition(".")[0]
         raise MissingExtraError(module, extra) from error
+
+
+def suggestion(name: str, known: Iterable[str], *, most: int = 1) -> str:
+    """Return `; did you mean 'x'?` for the known names most similar to `name`; empty if none is similar.
+
+    Starts with a separator, so that it can be appended to any message. Case is ignored.
+    """
+    by_lowercase = {candidate.lower(): candidate for candidate in known}
+    near = get_close_matches(name.lower(), by_lowercase, n=most)
+    if not near:
+        return ""
+    *others, last = (repr(by_lowercase[candidate]) for candidate in near)
+    choice = f"{', '.join(others)} or {last}" if others else last
+    return f"; did you mean {choice}?"

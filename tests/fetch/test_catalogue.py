@@ -30,5 +30,5 @@ def test_a_name_is_found_in_any_case() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="no vocabulary 'mondoo' to fetch; the nearest is 'mondo'"):
+    with pytest.raises(ConfigError, match="no vocabulary 'mondoo' to fetch; did you mean 'mondo'"):
         find_publication("mondoo")

@@ -222,7 +222,7 @@ def test_of_many_words_the_nearest_few_are_offered(vocabulary_of: MakeVocabulary
     rows = [(concept, f"name of {concept}") for concept, _ in types]
     entries = write_entries(vocabulary_of(rows, {"types": types}), folder)
 
-    with pytest.raises(ConfigError, match=r"no type 'T04'; the nearest of 127 are 'T\d+', 'T\d+', 'T\d+'$"):
+    with pytest.raises(ConfigError, match=r"no type 'T04'; did you mean 'T\d+', 'T\d+' or 'T\d+'\?$"):
         entries.select(types=["T04"])
 
 

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from sapbert.encoder.pca import principal_axes
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.index import build as build_module
-from sapbert.index.build import build_index, run_folder
+from sapbert.index.build import build_index
 from sapbert.index.entries_writer import write_entries
 from sapbert.index.folder import AXES, comparable, open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.vectors import Vectors
+from sapbert.resumable import run_folder
 from tests.index.conftest import MakeVocabulary, NgramEncoder, Row, write
 
 ROWS: list[Row] = [

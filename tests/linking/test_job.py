@@ -80,7 +80,7 @@ def same(left: bytes | pl.DataFrame, right: bytes | pl.DataFrame) -> bool:
 def test_all_mentions_are_linked_and_nothing_else_is_left(tmp_path: Path, name: str) -> None:
     told: list[int] = []
     done = link_to_file(
-        listed(TEXTS), Links(), OUTLETS[name], tmp_path / "new" / name, JOB, progress=told.append
+        listed(TEXTS), Links(), OUTLETS[name], tmp_path / "new" / name, JOB, on_linked=told.append
     )
 
     assert done == 23
@@ -249,7 +249,7 @@ def test_a_job_does_not_go_on_with_another_input(tmp_path: Path) -> None:
 
 def test_a_job_does_not_go_on_with_other_settings(tmp_path: Path) -> None:
     interrupt(tmp_path / "links.csv")
-    with pytest.raises(ConfigError, match=r"asked otherwise: k 2, now 3"):
+    with pytest.raises(ConfigError, match=r"other settings: k was 2, now 3"):
         link_to_file(
             listed(TEXTS), Links(), OUTLETS["links.csv"], tmp_path / "links.csv", {**JOB, "k": 3}, resume=True
         )
@@ -258,7 +258,7 @@ def test_a_job_does_not_go_on_with_other_settings(tmp_path: Path) -> None:
 def test_an_interrupted_job_is_not_lost_by_beginning_again(tmp_path: Path) -> None:
     target = tmp_path / "links.csv"
     interrupt(target)
-    with pytest.raises(ArtifactError, match=r"links.csv.run holds an interrupted job; give --resume"):
+    with pytest.raises(ArtifactError, match=r"links.csv.run contains an interrupted job; give --resume"):
         link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], target, JOB)
 
     links = Links()

@@ -104,7 +104,7 @@ def test_the_column_is_the_only_one_or_mention(save: Save) -> None:
 
 def test_a_missing_column_is_told_with_the_nearest(save: Save) -> None:
     with pytest.raises(
-        FormatError, match=r"t.csv: no column 'diagnose'; the nearest is 'diagnosis' .*: id, diagnosis"
+        FormatError, match=r"t.csv: no column 'diagnose'; did you mean 'diagnosis'\? .*: id, diagnosis"
     ):
         read(save("t.csv", b"id,diagnosis\n1,cold\n"), "diagnose")
 

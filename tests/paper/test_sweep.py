@@ -98,14 +98,14 @@ def test_no_recipe_of_a_sweep_is_left_untested() -> None:
         ("epochs = 1", r"needs a table \[sweep\]"),
         ("[sweep]", r"needs a table \[sweep\]"),
         ("sweep = 3", "sweep is a table"),
-        ("[sweep]\nmargins = [1]", "nearest is 'margin'"),
-        ("epoch = 1\n[sweep]\nmargin = [1]", "nearest is 'epochs'"),
+        ("[sweep]\nmargins = [1]", "did you mean 'margin'?"),
+        ("epoch = 1\n[sweep]\nmargin = [1]", "did you mean 'epochs'?"),
         ("[sweep]\nmargin = 0.1", "margin in .* is a list"),
         ("[sweep]\nmargin = []", "margin in .* is a list"),
         ("[sweep]\nmargin = [0.1, 3]", "margin is"),
         ("[sweep]\nbatch_size = [8, 'many']", "batch_size is a whole number"),
         ("[sweep]\nbatch_size.small = [8]", "batch_size is a whole number"),
-        ("[sweep]\nloss_settings.ofset = [0.5]", "did you mean offset"),
+        ("[sweep]\nloss_settings.ofset = [0.5]", "did you mean 'offset'"),
         ("[sweep]\nseed = [1, 2]", "seed decides which concepts are held out"),
         ("[sweep]\nheld_out = [1, 2]", "held_out decides which concepts are held out"),
         ("held_out = 0\n[sweep]\nmargin = [0.1]", "held_out is at least 1"),
@@ -121,7 +121,7 @@ def test_a_sweep_that_cannot_work_is_refused(text: str, said: str, recipe: Path)
 
 
 def test_what_is_no_toml_is_refused(recipe: Path) -> None:
-    with pytest.raises(FormatError, match="no TOML"):
+    with pytest.raises(FormatError, match="not valid TOML"):
         sweep_of(recipe, "[sweep")
 
 

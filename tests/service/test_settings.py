@@ -91,9 +91,9 @@ KEY = f'[keys.bob]\nsha256 = "{DIGEST}"\n'
         ("", "a service needs a linker"),
         ("[linkers]", "a service needs a linker"),
         ("[linkers.a]", "linkers.a.index: Field required"),
-        (INDEX + 'titel = "y"', "there is no setting linkers.a.titel; the nearest is linkers.a.title"),
-        (INDEX + "[limit]\nmentions = 1", "there is no setting limit; the nearest is limits"),
-        (INDEX + "[limits]\nmention = 1", "no setting limits.mention; the nearest is limits.mentions"),
+        (INDEX + 'titel = "y"', "there is no setting linkers.a.titel; did you mean 'linkers.a.title'"),
+        (INDEX + "[limit]\nmentions = 1", "there is no setting limit; did you mean 'limits'"),
+        (INDEX + "[limits]\nmention = 1", "no setting limits.mention; did you mean 'limits.mentions'"),
         (INDEX + "[limits]\nmentions = 0", "limits.mentions must be above 0, got 0"),
         (INDEX + '[limits]\nmentions = "many"', "limits.mentions: Input should be a valid integer"),
         (INDEX + '[keys.bob]\nsha256 = "secret"', "sha256 has 64 digits"),
@@ -102,7 +102,7 @@ KEY = f'[keys.bob]\nsha256 = "{DIGEST}"\n'
         (INDEX + '[keys."a b"]\nsha256 = "' + DIGEST + '"', "'a b' is no name for a linker or a key"),
         ('[linkers."../x"]\nindex = "x"', "'../x' is no name"),
         ("linkers = 7", "linkers: Input should be a valid"),
-        ("[linkers", "no TOML"),
+        ("[linkers", "not valid TOML"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_configuration_is_told_in_one_line(

@@ -6,10 +6,11 @@ from typing import get_args
 import pytest
 
 from sapbert.errors import ConfigError, FormatError
+from sapbert.settings_file import combine_settings, read_settings_file
 from sapbert.tokens.pooling import Pooling
 from sapbert.training import settings
 from sapbert.training.alignment import losses, mining
-from sapbert.training.settings import TrainSettings, read_recipe, settings_from
+from sapbert.training.settings import TrainSettings
 
 FOLDER = Path(__file__).parents[2] / "recipes"
 OTHERS = {path for kind in ("sweep", "biosyn", "reranker") for path in FOLDER.glob(f"{kind}*.toml")}
@@ -18,30 +19,32 @@ RECIPES = sorted(set(FOLDER.glob("*.toml")) - OTHERS)
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_each_recipe_loads_and_changes_something(path: Path) -> None:
-    recipe = read_recipe(path, TrainSettings)
+    recipe = read_settings_file(path, TrainSettings)
     assert recipe
-    assert settings_from(recipe, {}, TrainSettings) == TrainSettings(**recipe)
+    assert combine_settings(recipe, {}, TrainSettings) == TrainSettings(**recipe)
 
 
 def test_there_are_recipes_for_every_loss() -> None:
-    told = {settings_from(read_recipe(path, TrainSettings), {}, TrainSettings).loss for path in RECIPES}
+    told = {
+        combine_settings(read_settings_file(path, TrainSettings), {}, TrainSettings).loss for path in RECIPES
+    }
     assert told == set(get_args(settings.LossName))
 
 
 def test_options_count_more_than_the_recipe_and_the_recipe_more_than_defaults() -> None:
-    made = settings_from({"batch_size": 64, "epochs": 2}, {"batch_size": 32, "seed": None}, TrainSettings)
+    made = combine_settings({"batch_size": 64, "epochs": 2}, {"batch_size": 32, "seed": None}, TrainSettings)
     assert (made.batch_size, made.epochs, made.seed) == (32, 2, TrainSettings().seed)
 
 
 def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text("learning_rat = 1\n")
-    with pytest.raises(ConfigError, match="nearest is 'learning_rate'"):
-        read_recipe(tmp_path / "r.toml", TrainSettings)
+    with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
+        read_settings_file(tmp_path / "r.toml", TrainSettings)
 
 
 def test_loss_settings_of_options_join_those_of_the_recipe() -> None:
     recipe = {"loss_settings": {"positive_scale": 2, "negative_scale": 50}}
-    made = settings_from(recipe, {"loss_settings": {"negative_scale": 40.0}}, TrainSettings)
+    made = combine_settings(recipe, {"loss_settings": {"negative_scale": 40.0}}, TrainSettings)
     assert made.loss_settings == {"positive_scale": 2, "negative_scale": 40.0}
     assert recipe["loss_settings"]["negative_scale"] == 50
 
@@ -59,7 +62,7 @@ TABLE_9 = {
 
 def test_each_loss_recipe_carries_the_settings_of_table_9() -> None:
     made = {
-        path.stem: settings_from(read_recipe(path, TrainSettings), {}, TrainSettings)
+        path.stem: combine_settings(read_settings_file(path, TrainSettings), {}, TrainSettings)
         for path in RECIPES
         if "loss-" in path.stem
     }
@@ -69,13 +72,13 @@ def test_each_loss_recipe_carries_the_settings_of_table_9() -> None:
 @pytest.mark.parametrize("content", [b"= 3", b"\xff"])
 def test_what_is_no_toml_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_bytes(content)
-    with pytest.raises(FormatError, match="no TOML"):
-        read_recipe(tmp_path / "r.toml", TrainSettings)
+    with pytest.raises(FormatError, match="not valid TOML"):
+        read_settings_file(tmp_path / "r.toml", TrainSettings)
 
 
 def test_a_missing_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot be read"):
-        read_recipe(tmp_path / "none.toml", TrainSettings)
+        read_settings_file(tmp_path / "none.toml", TrainSettings)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_a_missing_recipe_is_refused(tmp_path: Path) -> None:
 )
 def test_a_value_that_cannot_work_is_refused(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=name if name != "batch_size" else "batch"):
-        settings_from({name: value}, {}, TrainSettings)
+        combine_settings({name: value}, {}, TrainSettings)
 
 
 def test_choices_are_those_of_the_modules_that_use_them() -> None:

@@ -15,7 +15,7 @@ from sapbert.errors import ConfigError
 
 if TYPE_CHECKING:
     from sapbert.artifacts import Manifest
-    from sapbert.vocab.intake import Progress
+    from sapbert.progress import Progress
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="What to write.", show_default=False)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]

@@ -8,10 +8,9 @@ have without an account is listed; UMLS and SNOMED CT ask for one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from urllib.parse import urlsplit
 
-from sapbert.errors import ConfigError
+from sapbert.errors import ConfigError, suggestion
 
 _OBO = "https://purl.obolibrary.org/obo/"
 _MESH = "https://nlmpubs.nlm.nih.gov/projects/mesh/MESH_FILES/xmlmesh/"
@@ -91,8 +90,6 @@ def find_publication(name: str) -> Publication:
     """Return what is fetched by this name."""
     by_name = {publication.name: publication for publication in CATALOGUE}
     if name.lower() not in by_name:
-        near = get_close_matches(name.lower(), by_name, n=1, cutoff=0)[0]
-        raise ConfigError(
-            f"no vocabulary {name!r} to fetch; the nearest is {near!r}, and sapbert fetch lists them all"
-        )
+        near = suggestion(name, by_name)
+        raise ConfigError(f"no vocabulary {name!r} to fetch{near} (`sapbert fetch` lists all)")
     return by_name[name.lower()]

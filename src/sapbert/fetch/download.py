@@ -26,12 +26,12 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from sapbert.artifacts import full_disk_explained, try_lock
+from sapbert.artifacts import try_lock
 from sapbert.errors import SapbertError
+from sapbert.progress import Progress, no_progress
+from sapbert.resumable import full_disk_explained
 from sapbert.version import __version__
 
-Progress = Callable[[str, int, int], None]
-"""Told a file's name, the bytes of it that are here and its size."""
 FAILURES = 4
 """Times in a row that a connection may break without bringing anything."""
 _TIMEOUT = 60
@@ -114,7 +114,7 @@ def download(
     target: Path,
     *,
     on_size: Callable[[int, int], None] = lambda _size, _here: None,
-    progress: Progress = lambda _name, _done, _total: None,
+    progress: Progress = no_progress,
     pause: Callable[[float], None] = time.sleep,
 ) -> Fetched:
     """Fetch `address` to `target`, going on with what an earlier call left.
@@ -125,7 +125,7 @@ def download(
     if urlsplit(address).scheme not in ("http", "https"):
         raise SapbertError(f"{address}: only http and https addresses are fetched")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(target), full_disk_explained(target.parent, "what has come"):
+    with _alone(target), full_disk_explained(target.parent, "give the same command again to continue"):
         part = _Part(target)
         failures = 0
         while True:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.artifacts import Manifest, create, full_disk_explained
+from sapbert.artifacts import Manifest, create
 from sapbert.encoder.pca import AlongAxes, PortableEncoder, along, principal_axes
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.chunks import Chunk, ChunkStore
@@ -42,8 +42,9 @@ from sapbert.index.recall import SIZE, Near, Sample, choose_candidates, merged
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.sparse import SPARSE, SparseSettings, require_scipy, write_sparse
 from sapbert.index.vectors import Vectors, VectorWriter, quantised, require_storable, spread_rows
+from sapbert.progress import Progress, no_progress
 from sapbert.protocols import Encoder
-from sapbert.vocab.intake import Progress, silent
+from sapbert.resumable import full_disk_explained, run_folder
 from sapbert.vocab.vocabulary import Vocabulary
 
 ROWS_A_CHUNK = 16_384
@@ -66,7 +67,7 @@ def build_index(
     carry_encoder: bool = True,
     update: Path | None = None,
     overwrite: bool = False,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     on_forecast: OnForecast | None = None,
 ) -> Manifest:
     """Write the index of a vocabulary to `target`, with the encoder inside; return its manifest.
@@ -80,7 +81,7 @@ def build_index(
         raise ConfigError(f"this encoder has {encoder.dimension} dimensions; {dimension} cannot be had")
     chunks = run_folder(target)
     with (
-        full_disk_explained(chunks.parent, f"what is in {chunks.name}"),
+        full_disk_explained(chunks.parent, f"give the same command again to continue from {chunks.name}"),
         create(target, overwrite=overwrite) as draft,
     ):
         (draft.path / ENTRIES).mkdir()
@@ -113,11 +114,6 @@ def build_index(
         )
     store.remove()
     return manifest
-
-
-def run_folder(target: Path) -> Path:
-    """Where finished chunks are kept until the index is written."""
-    return target.with_name(f"{target.name}.run")
 
 
 def _timed_sample(entries: Entries, encoder: Encoder) -> tuple[Sample, float]:

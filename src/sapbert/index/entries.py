@@ -24,7 +24,6 @@ import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,10 +32,10 @@ from numpy.typing import NDArray
 
 from sapbert.arrays import Offsets, Texts, damaged, map_numbers, map_offsets
 from sapbert.curies import canonical_prefix
-from sapbert.errors import ConfigError
+from sapbert.errors import ConfigError, suggestion
 
 WORDS = "words.json"
-_SHOWN = 3
+_MOST_LISTED = 3
 """Words that an error offers in place of an unknown one."""
 
 
@@ -195,20 +194,12 @@ def require_known(words: Sequence[str], known: Sequence[str], what: str) -> None
     """Refuse a word that the index does not know: as a filter it would leave nothing, without a reason."""
     for word in words:
         if word not in known:
-            raise ConfigError(f"the index has no {what} {word!r}; {_nearest(word, known)}")
+            known_words = ", ".join(known) if len(known) <= _MOST_LISTED else f"{len(known):,}"
+            hint = suggestion(word, known, most=_MOST_LISTED) or f"; it has {known_words or 'none'}"
+            raise ConfigError(f"the index has no {what} {word!r}{hint}")
 
 
 def _mask(words: Sequence[str], known: Sequence[str], what: str) -> NDArray[np.bool_]:
     """Say of each word in `known` whether it is wanted."""
     require_known(words, known, what)
     return np.isin(np.array(known, np.object_), np.array(words, np.object_))
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    """Say which known words are most like another, and how many there are."""
-    by_lowercase = {name.lower(): name for name in known}
-    near = get_close_matches(word.lower(), by_lowercase, n=_SHOWN, cutoff=0)
-    if not near:
-        return "it has none"
-    shown = ", ".join(repr(by_lowercase[name]) for name in near)
-    return f"the nearest of {len(known):,} are {shown}" if len(near) < len(known) else f"it has {shown}"

@@ -16,8 +16,8 @@ import polars as pl
 from sapbert.arrays import ArrayWriter, TextsWriter, offset_type
 from sapbert.errors import SapbertError
 from sapbert.index.entries import WORDS, Entries
+from sapbert.parallel import ordered_map
 from sapbert.vocab.columns import append_texts, fold_tidy_names
-from sapbert.vocab.intake import ordered_map
 from sapbert.vocab.vocabulary import Vocabulary
 
 ROWS_A_PIECE = 1_000_000

@@ -19,7 +19,7 @@ scattered; scipy multiplies a block with a batch ten times faster than numpy add
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 
 from sapbert.arrays import ArrayWriter, Offsets, Texts, map_array, map_numbers, map_offsets, require_within
 from sapbert.errors import ConfigError, MissingExtraError
+from sapbert.progress import Progress, no_progress
 
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, and how much of how much."""
 SPARSE = "sparse"
 """Where in an index artifact all this lies."""
 _BITS = 21
@@ -73,7 +72,7 @@ def write_sparse(
     folder: Path,
     settings: SparseSettings,
     *,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> None:
     """Write the n-grams of `names`, which are folded, to `folder`.
 

@@ -27,10 +27,11 @@ from sapbert.linking.candidate import Candidate
 from sapbert.linking.formats.rows import Linked, TextFormat
 from sapbert.linking.linker import BATCH
 from sapbert.linking.mention_source import MentionRow, Mentions
+from sapbert.resumable import changed_values, refuse_interrupted, run_folder
 
 Link = Callable[[Sequence[MentionRow]], Sequence[Sequence[Candidate]]]
-Progress = Callable[[int], None]
-"""Told how many mentions are linked."""
+OnLinked = Callable[[int], None]
+"""Called with the number of mentions linked so far."""
 BATCHES_A_COMMIT = 8
 _STATE = "state.json"
 _ROWS = "rows"
@@ -110,7 +111,7 @@ def link_to_file(
     *,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress = lambda _done: None,
+    on_linked: OnLinked = lambda _done: None,
 ) -> int:
     """Link all mentions to `target` and return how many they are.
 
@@ -122,7 +123,7 @@ def link_to_file(
         try:
             for batch in link_batches(rows, link, before=work.held.state.mentions):
                 work.add(batch)
-                progress(batch[-1].number)
+                on_linked(batch[-1].number)
         except BaseException:
             if work.held.pending:
                 # What led here matters more than that a full disk cannot take the rest.
@@ -133,11 +134,6 @@ def link_to_file(
         with _explained(folder, work.held.state):
             outlet.finish(folder, work.held.state.position, target)
         return work.held.state.mentions
-
-
-def run_folder(target: Path) -> Path:
-    """Where a job works until `target` is whole."""
-    return target.with_name(f"{target.name}.run")
 
 
 def is_interrupted(target: Path) -> bool:
@@ -217,10 +213,8 @@ def _folder_beside(target: Path, *, resume: bool, overwrite: bool) -> Iterator[P
     if target.exists() and not overwrite:
         raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
     folder = run_folder(target)
-    if is_interrupted(target) and not (resume or overwrite):
-        raise ArtifactError(
-            f"{folder} holds an interrupted job; give --resume to go on with it or --overwrite to begin again"
-        )
+    if is_interrupted(target):
+        refuse_interrupted(folder, resume=resume, overwrite=overwrite)
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:
         if os.name == "posix" and not try_lock(lock):
@@ -244,10 +238,8 @@ def _load_state(folder: Path, job: Mapping[str, Any]) -> State:
         return State(job=wanted)
     except (ValueError, TypeError) as error:
         raise ArtifactError(f"{folder / _STATE} is damaged; give --overwrite to begin again") from error
-    names = sorted(name for name in {*state.job, *wanted} if state.job.get(name) != wanted.get(name))
-    if names:
-        differing = "; ".join(f"{name} {state.job.get(name)!r}, now {wanted.get(name)!r}" for name in names)
-        raise ConfigError(f"{folder} holds a job that was asked otherwise: {differing}")
+    if changed := changed_values(state.job, wanted):
+        raise ConfigError(f"{folder} contains a job with other settings: {changed}")
     return state
 
 

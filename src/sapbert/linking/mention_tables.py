@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from difflib import get_close_matches
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
 
-from sapbert.errors import FormatError
+from sapbert.errors import FormatError, suggestion
 from sapbert.linking.formats.rows import RANK
 from sapbert.linking.mention_source import BOM, COLUMN, MentionRow, Mentions, lines
 from sapbert.vocab.intake import Intake, Source
@@ -150,10 +149,8 @@ def _choose(found: list[str], asked: str | None, source: Source) -> str:
     wanted = asked or (found[0] if len(found) == 1 else COLUMN)
     if wanted in found:
         return wanted
-    near = get_close_matches(wanted, found, n=1, cutoff=0)
-    nearest = f"; the nearest is {near[0]!r}" if near else ""
     columns = ", ".join(found)[:300] or "nothing"
-    problem = f"no column {wanted!r}{nearest}"
+    problem = f"no column {wanted!r}{suggestion(wanted, found)}"
     raise FormatError(source.name, None, problem, hint=f"give --column with one of: {columns}")
 
 

@@ -29,8 +29,9 @@ from sapbert.errors import ConfigError, SapbertError
 from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.sampling import draw, repeat
 from sapbert.pairs.settings import Languages, PairSettings
+from sapbert.parallel import ordered_map
+from sapbert.progress import Progress, no_progress
 from sapbert.vocab.columns import append_texts, fold_tidy_names, is_first, maybe_repeated
-from sapbert.vocab.intake import Progress, ordered_map, silent
 from sapbert.vocab.vocabulary import Vocabulary
 
 
@@ -64,7 +65,7 @@ def draw_pairs(
     settings: PairSettings,
     *,
     overwrite: bool = False,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Pairs:
     """Write the pairs artifact of a vocabulary to `target` and open it."""
     parts = vocabulary.parts()

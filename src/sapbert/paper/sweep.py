@@ -24,13 +24,14 @@ from sapbert.artifacts import load_manifest
 from sapbert.errors import ArtifactError, ConfigError, TrainingError
 from sapbert.pairs.artifact import Pairs
 from sapbert.paper.results_table import SweepResult, best_first, summarise_metrics, write_results
+from sapbert.settings_file import combine_settings, known_values, read_toml
 from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings
 from sapbert.training.alignment.trainer import KIND, train
 from sapbert.training.distributed import joined, world
 from sapbert.training.loop import METRICS, OnStep
 from sapbert.training.metrics import read_metrics
-from sapbert.training.settings import TrainSettings, read_toml, refuse_unknown, settings_from
+from sapbert.training.settings import TrainSettings
 
 CELLS = "cells"
 _MOST_CELLS = 10_000
@@ -62,8 +63,7 @@ def read_sweep(path: Path) -> Sweep:
     """
     recipe = read_toml(path)
     tables = recipe.pop("sweep", [])
-    for key in recipe:
-        refuse_unknown(path, key, TrainSettings)
+    recipe = known_values(path, recipe, TrainSettings)
     grids = [_grid(path, table) for table in (tables if isinstance(tables, list) else [tables])]
     if not any(grids):
         raise ConfigError(f"{path}: a sweep needs a table [sweep] that lists values of some settings")
@@ -72,7 +72,7 @@ def read_sweep(path: Path) -> Sweep:
         raise ConfigError(f"{path}: a sweep has at most {_MOST_CELLS:,} cells, and here are {number:,}")
     cells: dict[str, TrainSettings] = {}
     for combination in (combination for grid in grids for combination in _combinations(grid)):
-        settings = settings_from(recipe, combination, TrainSettings)
+        settings = combine_settings(recipe, combination, TrainSettings)
         _check(settings)
         cells.setdefault(_digest(asdict(settings)), settings)
     return Sweep(tuple(cells.values()), tuple(dict.fromkeys(name for grid in grids for name in grid)))
@@ -119,8 +119,7 @@ def _grid(path: Path, table: object) -> dict[str, list[Any]]:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{path}: sweep is a table of settings, got {table!r}")
     grid: dict[str, list[Any]] = {}
-    for key, values in table.items():
-        refuse_unknown(path, key, TrainSettings)
+    for key, values in known_values(path, table, TrainSettings).items():
         if key in _SHARED:
             raise ConfigError(
                 f"{path}: {key} decides which concepts are held out, so it is the same for all cells"

@@ -20,16 +20,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from sapbert.defaults import DEFAULT, is_default
-from sapbert.errors import ConfigError
+from sapbert.errors import ConfigError, suggestion
 from sapbert.service.schemas import fault_of
-from sapbert.training.settings import read_toml
+from sapbert.settings_file import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """What is part of an address, a log and a metric must be plain."""
@@ -172,5 +171,5 @@ def _refuse_unknown(kind: type[Any], table: object, where: str) -> None:
     known = [setting.name for setting in fields(kind)]
     for key in table if isinstance(table, dict) else ():
         if key not in known:
-            near = get_close_matches(key, known, n=1, cutoff=0.0)[0]
-            raise ConfigError(f"there is no setting {where}{key}; the nearest is {where}{near}")
+            near = suggestion(f"{where}{key}", [f"{where}{name}" for name in known])
+            raise ConfigError(f"there is no setting {where}{key}{near}")

@@ -21,6 +21,7 @@ import torch
 
 from sapbert.artifacts import create, load_manifest
 from sapbert.errors import ArtifactError, ConfigError
+from sapbert.resumable import changed_values
 
 KIND = "checkpoint"
 _STATE = "state.pt"
@@ -104,10 +105,5 @@ def _copied(state: Any) -> Any:
 
 
 def _refuse_other_settings(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    differing = [
-        f"{name} {old.get(name)!r}, now {new.get(name)!r}"
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-    ]
-    if differing:
-        raise ConfigError(f"{path} was made with other settings: {'; '.join(differing)}")
+    if changed := changed_values(old, new):
+        raise ConfigError(f"{path} was made with other settings: {changed}")

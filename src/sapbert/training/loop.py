@@ -23,8 +23,8 @@ import torch
 from torch import nn
 
 from sapbert.artifacts import Draft, create, refuse_occupied
-from sapbert.errors import ArtifactError
 from sapbert.protocols import Encoder
+from sapbert.resumable import refuse_interrupted, run_folder
 from sapbert.training.alignment.step import Scale, StepReport, seed_generators
 from sapbert.training.checkpoints import Checkpoints
 from sapbert.training.delayed_metrics import Unread
@@ -44,8 +44,8 @@ Evaluate = Callable[[Encoder], Mapping[str, float]]
 _Row = tuple[int, Mapping[str, float]]
 
 
-def silent(_done: int, _total: int, _figures: Mapping[str, float]) -> None:
-    """Show nothing."""
+def ignore_step(_done: int, _total: int, _figures: Mapping[str, float]) -> None:
+    """Report nothing."""
 
 
 class Objective(Protocol):
@@ -149,11 +149,6 @@ def run_training(
         if first:
             shutil.rmtree(folder)
         wait_for_all()
-
-
-def run_folder(target: Path) -> Path:
-    """Where all of an unfinished run lies."""
-    return target.with_name(f"{target.name}.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,5 +298,4 @@ def _teller(metrics: Metrics | None, on_step: OnStep, total: int) -> Callable[[S
 
 def _refuse_occupied(target: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
     refuse_occupied(target, overwrite=overwrite)
-    if folder.exists() and not (resume or overwrite):
-        raise ArtifactError(f"{folder} holds an unfinished run; give --resume to go on or --overwrite")
+    refuse_interrupted(folder, resume=resume, overwrite=overwrite)

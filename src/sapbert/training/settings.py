@@ -5,16 +5,12 @@ A setting is said once, here: `cli.options` makes an option of its name, type, d
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
-from math import isfinite
-from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Literal
 
-from sapbert.errors import ConfigError, FormatError
+from sapbert.errors import ConfigError
+from sapbert.settings_file import check_types
 
 AdapterName = Literal["none", "pfeiffer", "lora"]
 LossName = Literal["ms", "circle", "nca", "lifted", "infonce", "triplet", "cosine"]
@@ -40,8 +36,6 @@ _LEAST = {
 }
 _ABOVE_ZERO = ("epochs", "learning_rate", "clip", "scale")
 _SHARES = ("dense_share", "last_dense_share")
-_UNIONS = (Union, UnionType)
-_KINDS = {int: "a whole number", float: "a number", Mapping: "a table of numbers"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,10 +182,8 @@ def _check_batch(batch_size: int) -> None:
 
 def _check(settings: LoopSettings) -> None:
     """Refuse values that no field of any kind takes."""
+    check_types(settings)
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    for name, hint in get_type_hints(type(settings)).items():
-        if not _fits(values[name], hint):
-            raise ConfigError(f"{name} is {_described(hint)}; got {values[name]!r}")
     for name, least in _LEAST.items():
         value = values.get(name)
         if value is not None and value < least:
@@ -202,66 +194,3 @@ def _check(settings: LoopSettings) -> None:
             raise ConfigError(f"{name} is above 0, got {value}")
     if not 0 <= settings.warmup < 1:
         raise ConfigError(f"warmup is a fraction in [0, 1), got {settings.warmup}; 0.1 means 10%")
-
-
-Settings = TypeVar("Settings", TrainSettings, BiosynSettings, RerankerSettings)
-
-
-def read_recipe(path: Path, settings: type[Settings]) -> dict[str, Any]:
-    """Read `settings` from a TOML file; an unknown key is refused, with the nearest one that exists."""
-    content = read_toml(path)
-    for key in content:
-        refuse_unknown(path, key, settings)
-    return content
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read any TOML file."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(path, None, f"no TOML: {error}") from error
-    except OSError as error:
-        raise FormatError(path, None, f"cannot be read: {error.strerror}") from error
-
-
-def refuse_unknown(where: Path, key: str, settings: type[Settings]) -> None:
-    """Refuse a key of the file `where` that is none of `settings`, and name the nearest one that is."""
-    known = [field.name for field in fields(settings)]
-    if key not in known:
-        near = get_close_matches(key, known, n=1, cutoff=0.0)
-        raise ConfigError(f"{where}: there is no setting {key!r}; the nearest is {near[0]!r}")
-
-
-def settings_from(
-    recipe: Mapping[str, Any], options: Mapping[str, Any], settings: type[Settings]
-) -> Settings:
-    """Make settings of a recipe and of options, which count more; an option that is None was not given.
-
-    Loss settings count more one by one: those that the recipe alone names stay.
-    """
-    given = {name: value for name, value in options.items() if value is not None}
-    for name, value in given.items():
-        if isinstance(value, Mapping) and isinstance(recipe.get(name), Mapping):
-            given[name] = {**recipe[name], **value}
-    return settings(**{**recipe, **given})
-
-
-def _fits(value: object, hint: Any) -> bool:
-    """Tell whether a field of this type takes the value; a whole number passes for a number."""
-    if get_origin(hint) in _UNIONS:
-        return any(_fits(value, part) for part in get_args(hint))
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    if get_origin(hint) is Mapping:
-        return isinstance(value, Mapping) and all(_fits(part, float) for part in value.values())
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return isinstance(value, hint) and not isinstance(value, bool)
-
-
-def _described(hint: Any) -> str:
-    kind = get_args(hint)[0] if get_origin(hint) in _UNIONS else hint
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(get_args(kind))}"
-    return _KINDS[get_origin(kind) or kind]

@@ -14,12 +14,10 @@ import re
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
-from os import cpu_count
 from pathlib import Path, PurePosixPath
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
@@ -28,19 +26,13 @@ import polars as pl
 from xxhash import xxh3_128
 
 from sapbert.errors import FormatError
+from sapbert.parallel import ordered_map
+from sapbert.progress import Progress, no_progress
 from sapbert.vocab.delimited import BadLine, Layout, parse_block
 from sapbert.vocab.settings import OnError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-Progress = Callable[[str, int, int], None]
-"""Told a file's name, the bytes of it read so far and its size."""
-
-
-def silent(_name: str, _done: int, _total: int) -> None:
-    """Show no progress."""
-
 
 BLOCK_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
@@ -48,7 +40,6 @@ _CHUNK_BYTES = 1 << 20
 _ARCHIVES = (".zip", ".nlm")
 _PIECE = re.compile(r"\.[a-z]{2}$")
 _KEPT_EXAMPLES = 5
-T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -124,7 +115,7 @@ class Intake:
     """Reads sources, remembers their checksums, and judges bad rows."""
 
     on_error: OnError = "stop"
-    progress: Progress = silent
+    progress: Progress = no_progress
     inputs: dict[str, dict[str, object]] = field(default_factory=dict)
     """Name of each source read to its end → size and xxh3 of its uncompressed content."""
     skipped: int = 0
@@ -204,24 +195,6 @@ class Intake:
                 self.bad(FormatError(source.name, line + bad.offset, bad.found, hint=bad.hint or None))
             line += lines
             yield result
-
-
-def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Map on all cores, in order, with only a few items under way."""
-    # One thread more than cores: while one waits for polars to hand its work over, another has the core.
-    workers = (cpu_count() or 1) + 1
-    pending: deque[Future[R]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for item in items:
-                pending.append(pool.submit(function, item))
-                if len(pending) > workers + 1:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
 
 
 class _Content(io.RawIOBase):

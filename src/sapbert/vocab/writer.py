@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from sapbert.artifacts import Draft, create, fingerprint_of
 from sapbert.errors import SapbertError
+from sapbert.parallel import ordered_map
 from sapbert.vocab.columns import tidy_names
 from sapbert.vocab.concepts import Concepts, first_rows, whole_concepts
-from sapbert.vocab.intake import Intake, ordered_map
+from sapbert.vocab.intake import Intake
 from sapbert.vocab.order import distinct_names
 from sapbert.vocab.parquet import system_errors
 from sapbert.vocab.schema import (

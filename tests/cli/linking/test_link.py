@@ -151,7 +151,7 @@ def test_labelled_mentions_answer_exactly(sapbert: Sapbert, index: Path, tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--column", "diagnose"), "the nearest is 'diagnosis'"),
+        (("--column", "diagnose"), "did you mean 'diagnosis'?"),
         (("--column", "diagnosis", "--types", "T999"), "T999"),
         (("--column", "diagnosis", "--format", "usagi"), "here are hp, mesh"),
     ],

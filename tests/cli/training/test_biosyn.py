@@ -10,7 +10,8 @@ import pytest
 
 from sapbert.artifacts import load_manifest
 from sapbert.encoder.model_folder import stored_sparse_weight
-from sapbert.training.settings import BiosynSettings, read_recipe, settings_from
+from sapbert.settings_file import combine_settings, read_settings_file
+from sapbert.training.settings import BiosynSettings
 from tests.cli.conftest import Sapbert, one_json, refused
 from tests.conftest import GOLDEN
 from tests.training.conftest import one_thread as one_thread
@@ -99,7 +100,7 @@ def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, vocabulary: Path, t
     (tmp_path / "r.toml").write_text("canditates = 3\n")
 
     assert "none: no such folder" in refused(sapbert(*ask))
-    assert "nearest is 'candidates'" in refused(sapbert(*ask, "--recipe", tmp_path / "r.toml"))
+    assert "did you mean 'candidates'?" in refused(sapbert(*ask, "--recipe", tmp_path / "r.toml"))
     assert "dense_share is a share" in refused(sapbert(*ask, "--dense-share", 2))
     mentions.write_text(MENTIONS.replace("x:", "y:"))
     assert "no mention has a concept of" in refused(sapbert(*ask))
@@ -108,8 +109,8 @@ def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, vocabulary: Path, t
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_is_one_of_biosyn(path: Path) -> None:
-    recipe = read_recipe(path, BiosynSettings)
-    assert settings_from(recipe, {}, BiosynSettings) == BiosynSettings(**recipe)
+    recipe = read_settings_file(path, BiosynSettings)
+    assert combine_settings(recipe, {}, BiosynSettings) == BiosynSettings(**recipe)
 
 
 def test_the_recipes_are_there() -> None:

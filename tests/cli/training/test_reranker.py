@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from sapbert.artifacts import load_manifest
 from sapbert.protocols import Choice
-from sapbert.training.settings import RerankerSettings, read_recipe, settings_from
+from sapbert.settings_file import combine_settings, read_settings_file
+from sapbert.training.settings import RerankerSettings
 from tests.cli.conftest import Sapbert, one_json, refused
 from tests.conftest import GOLDEN
 from tests.training.conftest import one_thread as one_thread
@@ -163,7 +164,7 @@ def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, made: Path, tmp_pat
 
     assert "none: no such folder" in sapbert(*ask).err
     assert "model exists" in refused(sapbert(*ask, "-o", made / "model"))
-    assert "nearest is 'candidates'" in refused(sapbert(*ask, "--recipe", tmp_path / "r.toml"))
+    assert "did you mean 'candidates'?" in refused(sapbert(*ask, "--recipe", tmp_path / "r.toml"))
     assert "no column 'text' among" in refused(sapbert(*ask, "--context-column", "text"))
     assert "no mention has a concept" in refused(sapbert(*ask, "--mentions", tmp_path / "other.tsv"))
     assert "leave other options out" in refused(
@@ -184,8 +185,8 @@ def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, made: Path, tmp_pat
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_is_one_of_a_reranker(path: Path) -> None:
-    recipe = read_recipe(path, RerankerSettings)
-    assert settings_from(recipe, {}, RerankerSettings) == RerankerSettings(**recipe)
+    recipe = read_settings_file(path, RerankerSettings)
+    assert combine_settings(recipe, {}, RerankerSettings) == RerankerSettings(**recipe)
 
 
 def test_the_recipes_are_there() -> None:

@@ -53,7 +53,7 @@ def test_cells_with_a_problem_make_the_command_fail_after_all_others(sweep: Swee
 def test_a_recipe_that_cannot_work_is_refused_before_anything_is_trained(
     sweep: SweepOf, tmp_path: Path
 ) -> None:
-    assert "nearest is 'margin'" in refused(sweep("[sweep]\nmargins = [0.1]\n"))
+    assert "did you mean 'margin'?" in refused(sweep("[sweep]\nmargins = [0.1]\n"))
     assert left_in(tmp_path) == {"recipe.toml"}
 
 

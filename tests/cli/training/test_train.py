@@ -116,8 +116,8 @@ def test_only_options_that_are_given_count_more_than_the_recipe(
 
 def test_an_unknown_setting_of_a_recipe_or_loss_names_the_nearest(train: Train, tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("batchsize = 64\n")
-    assert "nearest is 'batch_size'" in refused(train("--recipe", tmp_path / "recipe.toml"))
-    assert "did you mean offset?" in refused(train("--loss-setting", "ofset=1"))
+    assert "did you mean 'batch_size'?" in refused(train("--recipe", tmp_path / "recipe.toml"))
+    assert "did you mean 'offset'?" in refused(train("--loss-setting", "ofset=1"))
     assert not (tmp_path / "model").exists()
 
 

@@ -7,12 +7,13 @@ import pytest
 
 from sapbert.artifacts import load_manifest
 from sapbert.errors import ArtifactError
-from sapbert.index.build import build_index, run_folder
+from sapbert.index.build import build_index
 from sapbert.index.flat import FlatIndex
 from sapbert.index.folder import open_index
 from sapbert.index.recall import SIZE, Sample, choose_candidates, merged
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.vectors import quantised
+from sapbert.resumable import run_folder
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.index.building.conftest import Build
 from tests.index.conftest import MakeVocabulary, NgramEncoder

@@ -15,10 +15,10 @@ import pytest
 from numpy.typing import NDArray
 
 from sapbert.errors import ArtifactError, SapbertError
-from sapbert.index.build import run_folder
 from sapbert.index.folder import open_index
 from sapbert.index.recall import SIZE
 from sapbert.index.settings import Precision
+from sapbert.resumable import run_folder
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.index.building.conftest import Build, contents, names_of
 from tests.index.conftest import MakeVocabulary, NgramEncoder
@@ -111,8 +111,8 @@ def test_a_full_disk_is_told_and_finished_chunks_stay(
         build(vocabulary, encoder=DyingEncoder(SIZE + 250, full))
 
     assert str(error.value) == (
-        f"{tmp_path}: No space left on device; make room and give the same command again, "
-        "which goes on with what is in index.run"
+        f"{tmp_path}: No space left on device; make room, then give the same command again "
+        "to continue from index.run"
     )
     assert len(list(run_folder(tmp_path / "index").glob("*.npz"))) == 2
 

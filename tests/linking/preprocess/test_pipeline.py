@@ -59,7 +59,7 @@ def test_typed_inputs_stay_typed() -> None:
 
 
 def test_a_missing_document_column_is_told_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"no column 'txt'.*nearest is 'text'"):
+    with pytest.raises(ConfigError, match=r"no column 'txt'.*did you mean 'text'"):
         expand_mentions(table(), "txt")
 
 

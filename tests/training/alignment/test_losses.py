@@ -298,7 +298,7 @@ def test_parameters_replace_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("ms", {"negative_scales": 50.0}, "did you mean negative_scale?"),
+        ("ms", {"negative_scales": 50.0}, "did you mean 'negative_scale'?"),
         ("cosine", {"margin": 0.1}, "it has none"),
         ("ms", {"positive_scale": 0.0}, "positive_scale must be above 0"),
         ("ms", {"offset": 1.5}, "offset is a cosine"),

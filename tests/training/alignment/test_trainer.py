@@ -246,7 +246,7 @@ def test_a_parameter_the_loss_has_not_is_refused_before_anything_is_touched(
     stopped: Path, tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
     wrong = settings(loss_settings={"negativ_scale": 50})
-    with pytest.raises(ConfigError, match="did you mean negative_scale"):
+    with pytest.raises(ConfigError, match="did you mean 'negative_scale'"):
         train(tiny_pairs, str(tiny_base), stopped, wrong, device=CPU, overwrite=True)
     assert stopped.with_name("model.run").exists()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sapbert.evaluation.rankers import RankerFactory
     from sapbert.paper.cells import CellProgress, RankerRun
     from sapbert.paper.published import PaperTable
-    from sapbert.vocab.intake import Progress
+    from sapbert.progress import Progress
 
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 _OWN = re.compile(r"table\d\.(md|csv)|figure\d\.(png|html)|cells|\..*")

@@ -77,7 +77,8 @@ def index(
     """
     from sapbert.artifacts import refuse_occupied
     from sapbert.encoder.onnx import OnnxEncoder
-    from sapbert.index.build import build_index, run_folder
+    from sapbert.index.build import build_index
+    from sapbert.resumable import run_folder
     from sapbert.vocab.vocabulary import Vocabulary
 
     refuse_input(out, vocabulary, model)

@@ -24,7 +24,7 @@ from sapbert.defaults import DEFAULT, chosen
 if TYPE_CHECKING:
     from sapbert.linking.linker import Linker
     from sapbert.linking.mention_source import Mentions
-    from sapbert.vocab.intake import Progress
+    from sapbert.progress import Progress
 
 
 def link(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -18,11 +18,11 @@ from sapbert.errors import SapbertError
 if TYPE_CHECKING:
     from sapbert.linking.candidate import Candidate
     from sapbert.linking.formats.rows import Linked, TextFormat
-    from sapbert.linking.job import Outlet
+    from sapbert.linking.job import OnLinked, Outlet
     from sapbert.linking.linker import Linker
     from sapbert.linking.mention_source import MentionRow, Mentions
     from sapbert.linking.settings import LinkSettings
-    from sapbert.vocab.intake import Progress
+    from sapbert.progress import Progress
 
 
 class LinkFormat(StrEnum):
@@ -162,11 +162,10 @@ def is_finished(source: Mentions, out: Path) -> bool:
     return True
 
 
-def write_links(
-    task: Task, out: Path, progress: Callable[[int], None], *, resume: bool, overwrite: bool
-) -> int:
+def write_links(task: Task, out: Path, on_linked: OnLinked, *, resume: bool, overwrite: bool) -> int:
     """Write links to a file; returns how many mentions they are of."""
-    from sapbert.linking.job import TextOutlet, is_interrupted, link_to_file, run_folder
+    from sapbert.linking.job import TextOutlet, is_interrupted, link_to_file
+    from sapbert.resumable import run_folder
 
     outlet: Outlet
     if task.kind == LinkFormat.PARQUET:
@@ -178,7 +177,14 @@ def write_links(
     job = {"format": task.kind.value, "column": task.source.column, **task.asked}
     try:
         return link_to_file(
-            task.source, task.answer, outlet, out, job, resume=resume, overwrite=overwrite, progress=progress
+            task.source,
+            task.answer,
+            outlet,
+            out,
+            job,
+            resume=resume,
+            overwrite=overwrite,
+            on_linked=on_linked,
         )
     except KeyboardInterrupt:
         if not is_interrupted(out):
@@ -188,7 +194,7 @@ def write_links(
 
 
 @contextmanager
-def linking_bar(*, drawn: bool) -> Iterator[tuple[Progress, Callable[[int], None]]]:
+def linking_bar(*, drawn: bool) -> Iterator[tuple[Progress, OnLinked]]:
     """Give out two callbacks that draw one bar: what part of the input was read, and mentions linked."""
     if not (drawn and sys.stderr.isatty()):
         yield (lambda _name, _done, _total: None), (lambda _mentions: None)

@@ -12,7 +12,9 @@ import typer
 from sapbert.cli.options import given, with_options
 from sapbert.cli.output import Out, Overwrite, refuse_input
 from sapbert.errors import ConfigError, needing
-from sapbert.training.settings import Settings, TrainSettings, read_recipe, settings_from
+from sapbert.resumable import run_folder
+from sapbert.settings_file import Settings, combine_settings, read_settings_file
+from sapbert.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from sapbert.training.loop import OnStep
@@ -77,7 +79,8 @@ def train(
 
 def asked_settings(context: typer.Context, recipe: Path | None, settings: type[Settings]) -> Settings:
     """Make settings of the recipe and of the options that were given."""
-    return settings_from(read_recipe(recipe, settings) if recipe else {}, given(context, settings), settings)
+    values = read_settings_file(recipe, settings) if recipe else {}
+    return combine_settings(values, given(context, settings), settings)
 
 
 def _refuse_idle(options: Mapping[str, object], settings: TrainSettings) -> None:
@@ -97,7 +100,7 @@ def watched(out: Path, board: Path | None) -> Iterator[OnStep]:
         with _watchers(board) as on_step:
             yield on_step
     except KeyboardInterrupt:
-        if not out.with_name(f"{out.name}.run").exists():
+        if not run_folder(out).exists():
             raise  # so early that nothing is saved
         typer.echo(f"stopped and saved in {out}.run; the same command with --resume goes on", err=True)
         raise typer.Exit(1) from None

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from sapbert.errors import ConfigError
+from sapbert.errors import ConfigError, suggestion
 from sapbert.linking.mention_source import MentionRow, Mentions
 from sapbert.linking.preprocess.abbreviations import expand, find_abbreviations
 from sapbert.linking.preprocess.composites import split_composite
@@ -53,9 +52,7 @@ def split_mentions(mentions: Mentions, is_name: Callable[[str], bool]) -> Mentio
 def require_column(mentions: Mentions, column: str, option: str) -> None:
     """Refuse a column that the input does not have, and name the nearest that it has."""
     if column not in mentions.columns:
-        near = get_close_matches(column, mentions.columns, n=1, cutoff=0)
-        nearest = f"; the nearest is {near[0]!r}" if near else ""
-        raise ConfigError(f"no column {column!r} for {option}{nearest}")
+        raise ConfigError(f"no column {column!r} for {option}{suggestion(column, mentions.columns)}")
 
 
 def _with_column(mentions: Mentions, column: str, rows: Iterator[MentionRow]) -> Mentions:

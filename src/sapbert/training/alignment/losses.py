@@ -20,7 +20,6 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from math import inf
 from typing import Any, Literal, Protocol, Self, get_args
 
@@ -28,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sapbert.errors import ConfigError, MissingExtraError
+from sapbert.errors import ConfigError, MissingExtraError, suggestion
 from sapbert.training.alignment.mining import HardPairs
 
 LossName = Literal["ms", "circle", "nca", "lifted", "infonce", "triplet", "cosine"]
@@ -239,9 +238,8 @@ def make_loss(name: LossName, parameters: Mapping[str, float] | None = None) -> 
     known = [field.name for field in fields(_LOSSES[name])]
     for key in parameters:
         if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
-            raise ConfigError(f"the {name} loss has no setting {key} ({hint})")
+            hint = suggestion(key, known) or f"; it has {', '.join(known) or 'none'}"
+            raise ConfigError(f"the {name} loss has no setting {key!r}{hint}")
     loss: Loss = _LOSSES[name](**parameters)
     return loss
 

@@ -33,7 +33,7 @@ from sapbert.training.alignment.retrieval import retrieval_accuracy
 from sapbert.training.alignment.step import Encode, Scale, Step, StepReport
 from sapbert.training.alignment.step_selection import TakeStep, fastest
 from sapbert.training.distributed import world
-from sapbert.training.loop import DTYPES, RATE, Evaluate, OnStep, run_training, silent
+from sapbert.training.loop import DTYPES, RATE, Evaluate, OnStep, ignore_step, run_training
 from sapbert.training.model_card import model_card, pairs_data
 from sapbert.training.settings import TrainSettings
 
@@ -51,7 +51,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     evaluate: Evaluate | None = None,
-    on_step: OnStep = silent,
+    on_step: OnStep = ignore_step,
 ) -> None:
     """Train the encoder `base` on `pairs` and write the model folder to `target`.
 

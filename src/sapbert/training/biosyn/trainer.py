@@ -32,6 +32,7 @@ from sapbert.encoder.model_folder import save_model
 from sapbert.encoder.transformer import tokenize
 from sapbert.gpu.transfer import to_device
 from sapbert.index.sparse import require_scipy
+from sapbert.resumable import run_folder
 from sapbert.training.alignment.adapt import open_whole
 from sapbert.training.alignment.step import Encode, Scale, StepReport
 from sapbert.training.alignment.trainer import KIND
@@ -42,9 +43,8 @@ from sapbert.training.loop import (
     RATE,
     Evaluate,
     OnStep,
-    run_folder,
+    ignore_step,
     run_training,
-    silent,
 )
 from sapbert.training.mention_order import Epochs
 from sapbert.training.model_card import input_list, model_card
@@ -69,7 +69,7 @@ def train_biosyn(
     resume: bool = False,
     overwrite: bool = False,
     evaluate: Evaluate | None = None,
-    on_step: OnStep = silent,
+    on_step: OnStep = ignore_step,
 ) -> None:
     """Train the encoder `base` on labelled mentions and write the model folder, with λ, to `target`.
 

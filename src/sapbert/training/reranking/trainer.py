@@ -29,7 +29,7 @@ from sapbert.gpu.transfer import to_device
 from sapbert.training.alignment.adapt import open_whole
 from sapbert.training.alignment.step import Encode, Scale, StepReport
 from sapbert.training.biosyn.trainer import marginal_loss
-from sapbert.training.loop import DTYPES, RATE, OnStep, run_training, silent
+from sapbert.training.loop import DTYPES, RATE, OnStep, ignore_step, run_training
 from sapbert.training.mention_order import Epochs
 from sapbert.training.model_card import input_list, reranker_card
 from sapbert.training.reranking.dataset import LabelledChoice, LabelledChoices
@@ -50,7 +50,7 @@ def train_reranker(
     device: torch.device,
     resume: bool = False,
     overwrite: bool = False,
-    on_step: OnStep = silent,
+    on_step: OnStep = ignore_step,
 ) -> None:
     """Train the encoder `base` to rerank, and write the folder of the reranker to `target`.
 

@@ -18,7 +18,8 @@ from typing import NamedTuple
 import polars as pl
 
 from sapbert.errors import FormatError
-from sapbert.vocab.intake import Intake, Release, Source, ordered_map
+from sapbert.parallel import ordered_map
+from sapbert.vocab.intake import Intake, Release, Source
 from sapbert.vocab.readers.obograph import read_obograph
 from sapbert.vocab.readers.ontology import Ontology
 from sapbert.vocab.readers.owl import read_owl

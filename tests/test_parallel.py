@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from sapbert.errors import FormatError
-from sapbert.vocab.intake import ordered_map
+from sapbert.parallel import ordered_map
 
 
 def test_an_ordered_map_keeps_the_order_whichever_ends_first() -> None:
