@@ -78,14 +78,14 @@ def prepare(work: Path, names: int, mentions: int) -> None:
     import polars as pl
 
     from sapbert.training.biosyn.dataset_writer import write_biosyn_dataset
-    from sapbert.vocab.intake import Intake
+    from sapbert.vocab.input_files import InputReader
     from sapbert.vocab.vocabulary import Vocabulary
     from sapbert.vocab.writer import write_vocabulary
 
     begun, memory = time.perf_counter(), Memory(work)
     rng = np.random.default_rng(33)
     syllables = np.array([a + b for a in "bcdfghklmnprstvz" for b in "aeiouy"])
-    with write_vocabulary(work / "vocabulary", {}, Intake()) as writer:
+    with write_vocabulary(work / "vocabulary", {}, InputReader()) as writer:
         for start in range(0, names, 1_000_000):
             memory.at(f"writing names, {start:,} done")
             count = min(1_000_000, names - start)
@@ -129,7 +129,7 @@ class MadeVectors:
 def seek(work: Path, _names: int, _mentions: int) -> None:
     memory = Memory(work)
     labelled, encoder = BiosynDataset.open(work / "labelled"), MadeVectors(memory)
-    candidates.EXACT = min(candidates.EXACT, len(labelled.entries) - 1)  # codes, as for a huge dictionary
+    candidates.EXACT = min(candidates.EXACT, len(labelled.name_table) - 1)  # codes, as for a huge dictionary
     search, seconds, shares = CandidateSearch(labelled, work / "run", K), [], []
     for share in (0.5, 1.0):
         begun, encoder.made = time.perf_counter(), 0

@@ -28,16 +28,16 @@ from numpy.typing import NDArray
 from results import write_results
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.index.build import build_index
-from sapbert.index.entries import Entries
-from sapbert.index.entries_writer import write_entries
-from sapbert.index.folder import comparable, open_index
+from sapbert.index.folder import encoder_of_index, open_index
+from sapbert.index.name_table import NameTable
+from sapbert.index.name_table_writer import write_name_table
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.linking.linker import Linker
 from sapbert.linking.search import DenseSearch
 from sapbert.linking.settings import LinkSettings
 from sapbert.mentions import LabelledMention, read_labelled_mentions
 from sapbert.protocols import Encoder, Index
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.vocabulary import Vocabulary
 
 BENCHMARKS = Path(__file__).parents[2] / "shared" / "data" / "benchmarks"
@@ -96,9 +96,9 @@ def main() -> None:
     full = told.data / f"full-{encoder.fingerprint[:8]}-{vocabulary.fingerprint[:8]}"
     if not full.exists():
         build_index(vocabulary, encoder, full, FULL, carry_encoder=False, progress=show)
-    _, entries, _ = open_index(full)
-    sets = {name: known(told.benchmarks / name / "dev.tsv.gz", entries) for name in SETS}
-    inverted = inverted_names(vocabulary, entries)
+    _, name_table, _ = open_index(full)
+    sets = {name: known(told.benchmarks / name / "dev.tsv.gz", name_table) for name in SETS}
+    inverted = inverted_names(vocabulary, name_table)
     mentions = [mention for own in (*sets.values(), inverted) for mention in own]
     texts = sorted({mention.text for mention in mentions})
     memory = dict(zip(texts, encoder.encode(texts), strict=True))
@@ -115,16 +115,18 @@ def main() -> None:
     write_results("default_index", {**about, "layouts": figures}, ("numpy", "faiss-cpu", "onnxruntime"))
 
 
-def known(table: Path, entries: Entries) -> list[LabelledMention]:
+def known(table: Path, name_table: NameTable) -> list[LabelledMention]:
     """Read the mentions whose concept the vocabulary has."""
-    labelled = read_labelled_mentions(table, Intake(), prefix="mesh")
-    return [mention for mention in labelled if (entries.concepts_of(sorted(mention.concept_ids)) >= 0).any()]
+    labelled = read_labelled_mentions(table, InputReader(), prefix="mesh")
+    return [
+        mention for mention in labelled if (name_table.concepts_of(sorted(mention.concept_ids)) >= 0).any()
+    ]
 
 
-def inverted_names(vocabulary: Vocabulary, full: Entries) -> list[LabelledMention]:
+def inverted_names(vocabulary: Vocabulary, full: NameTable) -> list[LabelledMention]:
     """A sample of the names that layouts leave out, with their concepts."""
     with TemporaryDirectory() as place:
-        kept = write_entries(vocabulary, Path(place), inverted=False)
+        kept = write_name_table(vocabulary, Path(place), inverted=False)
         names = full.folded.span(0, len(full))
         left_out = np.flatnonzero(kept.rows_of(names) < 0)
     rows = left_out[np.linspace(0, len(left_out) - 1, INVERTED).astype(np.int64)].tolist()
@@ -142,13 +144,13 @@ def measure(
     inverted: list[LabelledMention],
 ) -> dict[str, Any]:
     """Link all mentions with the index in `folder`."""
-    index, entries, manifest = open_index(folder, threads=1)
-    cut = comparable(folder, manifest, encoder)
-    linker = Linker(cut, DenseSearch(index), entries, fingerprint=manifest.fingerprint)
+    index, name_table, manifest = open_index(folder, threads=1)
+    cut = encoder_of_index(folder, manifest, encoder)
+    linker = Linker(cut, DenseSearch(index), name_table, fingerprint=manifest.fingerprint)
     together = [mention for own in sets.values() for mention in own]
     return {
         "megabytes": round(sum(file.bytes for file in manifest.files.values()) / 1e6, 1),
-        "names": len(entries),
+        "names": len(name_table),
         "recall@10": manifest.details["recall@10"],
         "milliseconds_a_mention": _milliseconds(index, cut, together),
         "link": {name: accuracy(linker, own) for name, own in {"all": together, **sets}.items()},

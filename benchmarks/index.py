@@ -34,9 +34,9 @@ from sapbert.index.ann import AnnIndex, write_codes
 from sapbert.index.build import build_index
 from sapbert.index.flat import FlatIndex
 from sapbert.index.folder import open_index
-from sapbert.index.recall import Near, Sample, choose_candidates, merged
+from sapbert.index.recall import Neighbours, Sample, choose_candidates, merge_neighbours
 from sapbert.index.settings import IndexSettings, Kind, Precision
-from sapbert.index.vectors import Vectors, VectorWriter, quantised
+from sapbert.index.vectors import Vectors, VectorWriter, quantize
 from sapbert.protocols import Index
 
 Floats = NDArray[np.float32]
@@ -135,17 +135,17 @@ def compare(data: Path, real: Floats, rows: int) -> dict[str, Any]:
     return figures
 
 
-def store(folder: Path, pieces: Iterator[Floats], sample: Sample, precision: Precision) -> Near:
+def store(folder: Path, pieces: Iterator[Floats], sample: Sample, precision: Precision) -> Neighbours:
     near, start = [], 0
     with VectorWriter(folder, sample.vectors.shape[1], precision) as writer:
         for piece in pieces:
-            writer.append(quantised(piece, precision))
+            writer.append(quantize(piece, precision))
             near.append(sample.nearest(piece, start))
             start += len(piece)
-    return merged(near)
+    return merge_neighbours(near)
 
 
-def ann(folder: Path, vectors: Vectors, sample: Sample, truth: Near) -> dict[str, Any]:
+def ann(folder: Path, vectors: Vectors, sample: Sample, truth: Neighbours) -> dict[str, Any]:
     begun = time.perf_counter()
     write_codes(folder)
     seconds = time.perf_counter() - begun
@@ -173,7 +173,7 @@ class Plain:
             best[np.argsort(-scores[best])]
 
 
-def judged(index: Index, sample: Sample, truth: Near, folder: Path) -> dict[str, Any]:
+def judged(index: Index, sample: Sample, truth: Neighbours, folder: Path) -> dict[str, Any]:
     bytes_on_disk = sum(file.stat().st_size for file in folder.iterdir())
     return {"recall": sample.recall(index, truth), "bytes": bytes_on_disk, **timed(index, sample.vectors)}
 
@@ -205,8 +205,8 @@ def time_links(real: Path, folder: Path) -> dict[str, Any]:
 
     encoder = OnnxEncoder.open(real / "encoder")
     index = AnnIndex.open(folder, Vectors.open(folder), candidates=int((folder / "candidates").read_text()))
-    _, entries, _ = open_index(real)
-    names = entries.folded.take(np.linspace(0, len(entries) - 1, TIMED + 10).astype(int))
+    _, name_table, _ = open_index(real)
+    names = name_table.folded.take(np.linspace(0, len(name_table) - 1, TIMED + 10).astype(int))
     encode = [seconds(lambda name=name: encoder.encode([name])) for name in names][10:]
     link = [seconds(lambda name=name: index.search(encoder.encode([name]), 10)) for name in names][10:]
     return {
@@ -275,10 +275,10 @@ def huge_index(data: Path) -> None:
 
 
 def huge_link(data: Path) -> None:
-    index, entries, _ = open_index(data / "huge")
+    index, name_table, _ = open_index(data / "huge")
     encoder = MovedNames(Vectors.open(data / "real").data)
-    names = entries.folded.take(np.linspace(0, len(entries) - 1, TIMED).astype(int))
-    exact = seconds(lambda: entries.rows_of(names)) / len(names)
+    names = name_table.folded.take(np.linspace(0, len(name_table) - 1, TIMED).astype(int))
+    exact = seconds(lambda: name_table.rows_of(names)) / len(names)
     tell(**timed(index, encoder.encode(names)), **{"ms of an exact match": exact * 1e3})
 
 

@@ -17,7 +17,7 @@ import time
 
 from results import write_results
 from sapbert.artifacts import load_manifest
-from sapbert.defaults import DEFAULT, chosen
+from sapbert.defaults import DEFAULT, resolve_default
 
 MARKS = {"sapbert --help": 0.3, "sapbert link": 1.5}
 
@@ -50,7 +50,7 @@ def main() -> None:
     }
     for name, found in figures.items():
         print(f"{name:<16}{found['median_seconds']:>8.3f} s  (best {found['best_seconds']:.3f})")
-    manifest = load_manifest(chosen(told.index, "index"), verify=False)
+    manifest = load_manifest(resolve_default(told.index, "index"), verify=False)
     about = {"names": manifest.counts["names"], "kind": manifest.details["kind"], "rounds": told.rounds}
     write_results("link_cold", {"index": about, **figures}, ("numpy", "onnxruntime", "tokenizers", "typer"))
 

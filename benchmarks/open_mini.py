@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 
 from results import write_results
+from sapbert.cache import cache_folder
 from sapbert.cli.encoders import open_encoder
 from sapbert.evaluation.benchmarks.loader import open_evaluation_set
 from sapbert.evaluation.metrics import compute_metrics
 from sapbert.evaluation.rankers import EncoderRanker, HybridRanker, RankerFactory
 from sapbert.evaluation.run import evaluate
 from sapbert.evaluation.vector_cache import CachedEncoder
-from sapbert.home import home
 
 BENCHMARKS = Path(__file__).parents[2] / "shared" / "data" / "benchmarks"
 ALONE, ENLARGED = "dictionary", "test_dictionary"
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--benchmarks", type=Path, default=BENCHMARKS)
     told = parser.parse_args()
-    encoder = CachedEncoder(open_encoder(told.model), home() / "vectors")
+    encoder = CachedEncoder(open_encoder(told.model), cache_folder() / "vectors")
     figures = {}
     for name in told.sets:
         benchmark = open_evaluation_set(told.benchmarks / name)

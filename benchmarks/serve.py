@@ -29,9 +29,9 @@ from typing import Any
 
 from results import write_results
 from sapbert.artifacts import load_manifest
-from sapbert.defaults import DEFAULT, chosen
-from sapbert.index.entries import Entries
+from sapbert.defaults import DEFAULT, resolve_default
 from sapbert.index.folder import ENTRIES
+from sapbert.index.name_table import NameTable
 
 LONG = 10_000
 FLOOD_SECONDS, FLOOD_RATE, FLOOD_CONNECTIONS = 5, 2_000, 1_000
@@ -103,10 +103,10 @@ async def steady(rate: float, seconds: float, send: Callable[[float], Awaitable[
 
 def misspelt(index: Path) -> Iterator[str]:
     """Yield names with one letter changed, each once."""
-    entries = Entries.open(index / ENTRIES)
+    name_table = NameTable.open(index / ENTRIES)
     random.seed(7)
     while True:
-        name = list(entries.texts[random.randrange(len(entries))])
+        name = list(name_table.texts[random.randrange(len(name_table))])
         name[random.randrange(len(name))] = random.choice("aeiourstln")
         yield "".join(name)
 
@@ -175,7 +175,7 @@ async def until_ready(client: Client) -> None:
 
 
 async def measure(server: Server, told: argparse.Namespace) -> dict[str, Any]:
-    mentions = misspelt(chosen(told.index, "index"))
+    mentions = misspelt(resolve_default(told.index, "index"))
     client = Client(server.port, 200)
     await until_ready(client)
 
@@ -240,7 +240,7 @@ def main() -> None:
     finally:
         server.stop()
     print(json.dumps(figures, indent=2))
-    manifest = load_manifest(chosen(told.index, "index"), verify=False)
+    manifest = load_manifest(resolve_default(told.index, "index"), verify=False)
     about = {"names": manifest.counts["names"], "kind": manifest.details["kind"], "workers": told.workers}
     write_results("serve", {"index": about, **figures}, ("fastapi", "numpy", "onnxruntime", "uvicorn"))
 

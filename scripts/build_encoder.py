@@ -22,8 +22,8 @@ from zlib import crc32
 
 import polars as pl
 
-from sapbert.vocab.columns import fold_names, to_curies
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
+from sapbert.vocab.text_columns import fold_names, to_curies
 from sapbert.vocab.writer import write_vocabulary
 
 ROOT = Path(__file__).parents[1]
@@ -97,7 +97,7 @@ def merge(folder: Path, out: Path) -> None:
     """Join the vocabularies by cross-references and by equal preferred names."""
     tables = {name: lexicon() if name == LAY else table(folder, name) for name in WEIGHTS}
     for name, rows in tables.items():
-        with write_vocabulary(out / name, {"table": name}, Intake(), overwrite=True) as writer:
+        with write_vocabulary(out / name, {"table": name}, InputReader(), overwrite=True) as writer:
             names = pl.concat([rows, variants(rows)]).unique(["concept_id", "name"], maintain_order=True)
             writer.add(names.with_columns(rank=pl.col("preferred").cast(pl.Int32), source=pl.lit(name)))
     names = pl.concat(

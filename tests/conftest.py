@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import hypothesis
 import pytest
 
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.settings import OnError
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import VocabularyWriter, write_vocabulary
@@ -29,7 +29,7 @@ class Read(Protocol):
     """Runs a reader into a new artifact and opens it."""
 
     def __call__(
-        self, reader: Callable[[VocabularyWriter, Intake], None], *, on_error: OnError = "stop"
+        self, reader: Callable[[VocabularyWriter, InputReader], None], *, on_error: OnError = "stop"
     ) -> Vocabulary: ...
 
 
@@ -78,11 +78,13 @@ def tiny_export(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 def read(tmp_path: Path) -> Read:
     """Run a reader into a new artifact and open it: `read(lambda w, i: read_obo(path, w, i, settings))`."""
 
-    def run(reader: Callable[[VocabularyWriter, Intake], None], *, on_error: OnError = "stop") -> Vocabulary:
+    def run(
+        reader: Callable[[VocabularyWriter, InputReader], None], *, on_error: OnError = "stop"
+    ) -> Vocabulary:
         out = tmp_path / f"vocabulary{len(list(tmp_path.glob('vocabulary*')))}"
-        intake = Intake(on_error=on_error)
-        with write_vocabulary(out, {}, intake) as writer:
-            reader(writer, intake)
+        inputs = InputReader(on_error=on_error)
+        with write_vocabulary(out, {}, inputs) as writer:
+            reader(writer, inputs)
         return Vocabulary.open(out)
 
     return run

@@ -17,7 +17,7 @@ from sapbert.mentions import (
     split_ids,
     text_concept_pairs,
 )
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 
@@ -50,7 +50,7 @@ def test_each_part_of_a_composite_mention_is_a_mention(save: Save) -> None:
         "one|two\tD000001\t\n"
     )
 
-    mentions = read_labelled_mentions(table, Intake())
+    mentions = read_labelled_mentions(table, InputReader())
 
     assert list(mentions) == [
         labelled("heart attack", "mesh:D009203"),
@@ -67,8 +67,8 @@ def test_each_part_of_a_composite_mention_is_a_mention(save: Save) -> None:
 def test_a_prefix_is_for_ids_without_one(save: Save) -> None:
     table = save("fever\tx\t\nfever\tMSH:D1\t\n")
 
-    assert text_concept_pairs(read_labelled_mentions(table, Intake())) == [("fever", "mesh:D1")]
-    assert text_concept_pairs(read_labelled_mentions(table, Intake(), prefix="hp")) == [
+    assert text_concept_pairs(read_labelled_mentions(table, InputReader())) == [("fever", "mesh:D1")]
+    assert text_concept_pairs(read_labelled_mentions(table, InputReader(), prefix="hp")) == [
         ("fever", "hp:x"),
         ("fever", "mesh:D1"),
     ]
@@ -77,15 +77,15 @@ def test_a_prefix_is_for_ids_without_one(save: Save) -> None:
 def test_the_context_is_read_from_the_named_column(save: Save) -> None:
     table = save("fever\tx:1\tShe has a fever.\n")
 
-    assert list(read_labelled_mentions(table, Intake(), context_column="text")) == [
+    assert list(read_labelled_mentions(table, InputReader(), context_column="text")) == [
         labelled("fever", "x:1", context="She has a fever.")
     ]
     with pytest.raises(FormatError, match=r"^mentions\.tsv:1: no column 'sentence' among: mention, concept"):
-        read_labelled_mentions(table, Intake(), context_column="sentence")
+        read_labelled_mentions(table, InputReader(), context_column="sentence")
 
 
 def test_gold_ids_become_those_of_the_vocabulary(tmp_path: Path) -> None:
-    with write_vocabulary(tmp_path / "vocabulary", {}, Intake()) as writer:
+    with write_vocabulary(tmp_path / "vocabulary", {}, InputReader()) as writer:
         writer.add(pl.DataFrame({"concept_id": ["x:1", "x:2", "x:3"], "name": ["a", "b", "c"]}))
         aliases = {"concept_id": ["x:1", "x:1", "x:2"], "alias": ["y:1", "x:3", "y:1"]}
         writer.add_facts("aliases", pl.DataFrame(aliases))

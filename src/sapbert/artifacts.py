@@ -86,11 +86,11 @@ class Draft:
         self._disk = disk
         self._settling: list[Future[None]] = []
 
-    def settle(self, file: Path) -> None:
+    def sync_in_background(self, file: Path) -> None:
         """Begin to bring to disk what `file` holds so far, so that less is waited for at the end."""
         self._settling.append(self._disk.submit(_sync, file))
 
-    def settled(self) -> None:
+    def wait_for_syncs(self) -> None:
         """Wait until all that was begun is done."""
         for done in self._settling:
             done.result()
@@ -132,14 +132,14 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
     An artifact already there stays untouched until then; without `overwrite` it is refused.
     """
     target = Path(os.path.abspath(target))
-    with workplace(target) as work, ThreadPoolExecutor(1) as disk:
+    with work_folder(target) as work, ThreadPoolExecutor(1) as disk:
         refuse_occupied(target, overwrite=overwrite)
         draft = Draft(work / _NEW, disk)
         draft.path.mkdir()
         yield draft
         if draft.manifest is None:
             raise RuntimeError("a draft must be sealed before its block ends")
-        draft.settled()
+        draft.wait_for_syncs()
         _write_manifest(draft.path, draft.manifest)
         refuse_occupied(target, overwrite=overwrite)
         if overwrite and os.path.lexists(target):
@@ -155,7 +155,7 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
 
 
 @contextmanager
-def workplace(target: Path) -> Iterator[Path]:
+def work_folder(target: Path) -> Iterator[Path]:
     """Make a folder beside `target` for what is needed while it is made; it is cleared away at the end.
 
     What a killed process leaves there is swept away by the next that makes `target`.
@@ -315,7 +315,7 @@ def _claims_to_be_artifact(path: Path) -> bool:
 
 
 def _clear(work: Path, target: Path) -> None:
-    """Remove a workplace; what it had set aside goes back where nothing came in its stead."""
+    """Remove a work_folder; what it had set aside goes back where nothing came in its stead."""
     if os.path.lexists(work / _OLD) and not os.path.lexists(target):
         with suppress(OSError):  # another writer came first after all
             os.rename(work / _OLD, target)

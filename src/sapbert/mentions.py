@@ -20,10 +20,10 @@ from typing import overload
 import polars as pl
 
 from sapbert.errors import FormatError, SapbertError
-from sapbert.vocab.columns import fold_names
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.readers.biosyn import medic_curies
 from sapbert.vocab.tables import table_source, tsv_batches
+from sapbert.vocab.text_columns import fold_names
 from sapbert.vocab.vocabulary import Vocabulary
 
 _COLUMNS = ("mention", "concept_ids")
@@ -67,14 +67,14 @@ class LabelledMentions(Sequence[LabelledMention]):
 
 
 def read_labelled_mentions(
-    table: Path, intake: Intake, *, prefix: str | None = None, context_column: str | None = None
+    table: Path, inputs: InputReader, *, prefix: str | None = None, context_column: str | None = None
 ) -> LabelledMentions:
     """Read the labelled mentions in `table` (TSV, may be gzip).
 
     `prefix` is for ids without one; without it, MeSH and OMIM ids are recognized by their form.
     `context_column` names the column with the text around a mention.
     """
-    rows = _read_rows(table, intake, context_column)
+    rows = _read_rows(table, inputs, context_column)
     contexts = [""] * rows.height if context_column is None else rows["context"].fill_null("").to_list()
     grouped = _label(rows, prefix).group_by("row", "text", maintain_order=True).agg("concept_id")
     mentions = (
@@ -143,7 +143,7 @@ def is_nil(ids: pl.Series) -> pl.Series:
     return ids.str.strip_chars().str.to_lowercase().is_in(_NIL_IDS)
 
 
-def _read_rows(table: Path, intake: Intake, context_column: str | None) -> pl.DataFrame:
+def _read_rows(table: Path, inputs: InputReader, context_column: str | None) -> pl.DataFrame:
     """Read the columns `row`, `mention`, `concept_ids`, and `context` if its column is named."""
     source = table_source(table)
     roles = {column: column for column in _COLUMNS}
@@ -157,7 +157,7 @@ def _read_rows(table: Path, intake: Intake, context_column: str | None) -> pl.Da
                 raise FormatError(source.name, 1, problem, hint="give a TSV with a header")
         return roles
 
-    return pl.concat(batch.frame for batch in tsv_batches(source, intake, choose)).with_row_index("row")
+    return pl.concat(batch.frame for batch in tsv_batches(source, inputs, choose)).with_row_index("row")
 
 
 def _label(rows: pl.DataFrame, prefix: str | None) -> pl.DataFrame:

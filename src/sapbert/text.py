@@ -3,7 +3,7 @@
 `fold` maps a name to the text it is compared by: compatibility forms, case, white space and invisible
 marks do not tell names apart; punctuation and word order do ("Migraine, Acute" may be another entry
 than "acute migraine", and an encoder learns more from the pair than from a rule). Folding twice
-changes nothing. Whole columns are folded by `vocab.columns`.
+changes nothing. Whole columns are folded by `vocab.text_columns`.
 """
 
 from __future__ import annotations

@@ -156,9 +156,9 @@ def write_while_the_disk_fails(target: Path) -> None:
         fill(draft.path, "new")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "fsync", failing(FULL))
-            draft.settle(draft.path / FILES[0])
+            draft.sync_in_background(draft.path / FILES[0])
             with suppress(OSError):
-                draft.settled()
+                draft.wait_for_syncs()
         draft.seal("invented", settings={}, inputs={}, counts={})
 
 

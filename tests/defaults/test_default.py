@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sapbert as package
-from sapbert.defaults import HOME, chosen, is_default
+from sapbert.defaults import HOME, is_default, resolve_default
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
@@ -200,5 +200,5 @@ def test_only_the_word_means_the_default(home: Path) -> None:
     assert is_default("default")
     assert not is_default("./default")
     assert not is_default(Path("default"))
-    assert chosen("default", "index") == home / "index"
-    assert chosen("elsewhere/index", "index") == Path("elsewhere/index")
+    assert resolve_default("default", "index") == home / "index"
+    assert resolve_default("elsewhere/index", "index") == Path("elsewhere/index")

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 from tests.index.ngrams import NgramEncoder as NgramEncoder
@@ -23,12 +23,12 @@ _COLUMNS = ["concept_id", "name", "source", "language", "rank"]
 def write(path: Path, rows: Sequence[Row], facts: Facts | None = None) -> Vocabulary:
     """Write a vocabulary of `rows` and, by table, its facts."""
     full = [(*row, *("", "en", "0")[len(row) - 2 :]) for row in rows]
-    with write_vocabulary(path, {}, intake := Intake(), overwrite=True) as writer:
+    with write_vocabulary(path, {}, inputs := InputReader(), overwrite=True) as writer:
         writer.add(pl.DataFrame(full, schema=_COLUMNS, orient="row"))
         for table, pairs in (facts or {}).items():
             column = {"types": "type", "aliases": "alias"}[table]
             writer.add_facts(table, pl.DataFrame(pairs, schema=["concept_id", column], orient="row"))
-    assert not intake.skipped
+    assert not inputs.skipped_rows
     return Vocabulary.open(path)
 
 

@@ -16,7 +16,7 @@ from sapbert.index import ann, flat
 from sapbert.index.ann import AnnIndex, write_codes
 from sapbert.index.flat import FlatIndex
 from sapbert.index.settings import Precision
-from sapbert.index.vectors import Vectors, VectorWriter, quantised
+from sapbert.index.vectors import Vectors, VectorWriter, quantize
 from sapbert.protocols import Index
 
 Floats = NDArray[np.float32]
@@ -34,7 +34,7 @@ def unit(rows: int, dimension: int = 24, *, seed: int = 0) -> Floats:
 def saved(folder: Path, vectors: Floats, precision: Precision) -> Vectors:
     with VectorWriter(folder, vectors.shape[1], precision) as writer:
         for start in range(0, len(vectors), 7):
-            writer.append(quantised(vectors[start : start + 7], precision))
+            writer.append(quantize(vectors[start : start + 7], precision))
     return Vectors.open(folder)
 
 
@@ -112,7 +112,7 @@ def test_an_index_finds_what_comparing_all_one_by_one_finds(
     vectors = unit(rows, seed=seed)[rng.integers(0, rows, rows)]
     asked = unit(mentions, seed=seed + 1)
     allowed = None if share is None else rng.random(rows) < share
-    stored = quantised(vectors, precision).floats(slice(None))
+    stored = quantize(vectors, precision).floats(slice(None))
 
     scores, found = build(vectors).search(asked, k, allowed=allowed)
 
@@ -235,13 +235,13 @@ def test_candidates_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("precision", list(Precision))
 def test_a_vector_of_zeros_is_stored_as_such(precision: Precision) -> None:
-    assert not quantised(np.zeros((2, 4), np.float32), precision).floats(slice(None)).any()
+    assert not quantize(np.zeros((2, 4), np.float32), precision).floats(slice(None)).any()
 
 
 def test_four_bits_hold_fifteen_steps_two_a_byte() -> None:
     vectors = np.array([[1, -1, 1 / 7, 0], [0.2, 0.1, 0.05, -0.2]], np.float32)
 
-    small = quantised(vectors, Precision.INT4)
+    small = quantize(vectors, Precision.INT4)
 
     assert small.data.tolist() == [[15 << 4 | 1, 9 << 4 | 8], [15 << 4 | 12, 10 << 4 | 1]]
     assert (small.dimension, small.precision, len(small)) == (4, Precision.INT4, 2)
@@ -253,7 +253,7 @@ def lost(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.
     """What 7 steps of the largest component take from a vector's cosine with itself, and what int4 takes."""
     plain = np.rint(vectors / np.abs(vectors).max(axis=1, keepdims=True) * 7)
     plain /= np.linalg.norm(plain, axis=1, keepdims=True)
-    stored = quantised(vectors, Precision.INT4).floats(slice(None))
+    stored = quantize(vectors, Precision.INT4).floats(slice(None))
     return 1 - (plain * vectors).sum(axis=1), 1 - (stored * vectors).sum(axis=1)
 
 
@@ -273,7 +273,7 @@ def test_no_direction_is_kept_worse_for_it(rows: int, dimension: int, seed: int)
 
 def test_an_odd_number_of_dimensions_does_not_go_into_four_bits() -> None:
     with pytest.raises(ConfigError, match="by twos, not 5; give an even --dimensions"):
-        quantised(unit(2, 5), Precision.INT4)
+        quantize(unit(2, 5), Precision.INT4)
 
 
 def test_half_floats_are_widened_as_numpy_does_it() -> None:
@@ -287,7 +287,7 @@ def test_half_floats_are_widened_as_numpy_does_it() -> None:
 
 @pytest.mark.parametrize("precision", list(Precision))
 def test_a_product_with_stored_vectors_is_that_with_their_floats(precision: Precision) -> None:
-    vectors, mentions = quantised(unit(50), precision), unit(3, seed=1)
+    vectors, mentions = quantize(unit(50), precision), unit(3, seed=1)
     rows = np.array([4, 0, 49])
 
     assert vectors.cosines(mentions, rows) == pytest.approx(mentions @ vectors.floats(rows).T, abs=1e-6)
@@ -306,9 +306,9 @@ def test_a_vector_that_is_none_of_length_one_is_not_passed_over(value: float) ->
 def test_the_same_is_found_whether_vectors_are_held_or_not(
     precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index, mentions = FlatIndex(quantised(unit(300, 16, seed=1), precision)), unit(20, 16, seed=2)
+    index, mentions = FlatIndex(quantize(unit(300, 16, seed=1), precision)), unit(20, 16, seed=2)
     held = index.search(mentions, 7)
-    monkeypatch.setattr("sapbert.index.flat.HELD_BYTES", 0)
+    monkeypatch.setattr("sapbert.index.flat.IN_MEMORY_BYTES", 0)
     mapped = FlatIndex(index.vectors).search(mentions, 7)
 
     assert index.vectors.precision is precision
@@ -324,7 +324,7 @@ def test_a_small_index_is_widened_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return widened(vectors)
 
     monkeypatch.setattr(Vectors, "widened", counted)
-    index = FlatIndex(quantised(unit(30, 16), Precision.INT4))
+    index = FlatIndex(quantize(unit(30, 16), Precision.INT4))
 
     for _ in range(2):
         index.search(unit(2, 16), 3)

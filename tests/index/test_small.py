@@ -17,8 +17,8 @@ from sapbert.encoder.pca import principal_axes
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.index import build as build_module
 from sapbert.index.build import build_index
-from sapbert.index.entries_writer import write_entries
-from sapbert.index.folder import AXES, comparable, open_index
+from sapbert.index.folder import AXES, encoder_of_index, open_index
+from sapbert.index.name_table_writer import write_name_table
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.vectors import Vectors
 from sapbert.resumable import run_folder
@@ -46,9 +46,9 @@ def test_an_index_of_fewer_dimensions_finds_what_vectors_along_its_axes_find(
 
     build_index(vocabulary_of(ROWS), encoder, tmp_path / "index", settings)
 
-    index, entries, manifest = open_index(tmp_path / "index")
-    cut = comparable(tmp_path / "index", manifest, encoder)
-    names = cut.encode(entries.folded.span(0, len(entries)))
+    index, name_table, manifest = open_index(tmp_path / "index")
+    cut = encoder_of_index(tmp_path / "index", manifest, encoder)
+    names = cut.encode(name_table.folded.span(0, len(name_table)))
     assert (index.dimension, cut.dimension, manifest.details["dimension"]) == (12, 12, 12)
     assert Vectors.open(tmp_path / "index").data == pytest.approx(names, abs=1e-6)
     scores, rows = index.search(cut.encode(["infarct of the brain"]), 3)
@@ -64,8 +64,8 @@ def test_axes_suit_the_names(vocabulary_of: MakeVocabulary, tmp_path: Path) -> N
 
     build_index(vocabulary_of(ROWS), encoder, tmp_path / "index", settings)
 
-    _, entries, _ = open_index(tmp_path / "index")
-    whole = encoder.encode(entries.folded.span(0, len(entries)))
+    _, name_table, _ = open_index(tmp_path / "index")
+    whole = encoder.encode(name_table.folded.span(0, len(name_table)))
     cut = Vectors.open(tmp_path / "index").data
     assert cut @ cut.T == pytest.approx(whole @ whole.T, abs=1e-5)
 
@@ -77,7 +77,7 @@ def test_an_encoder_of_as_many_dimensions_is_left_alone(
 
     manifest = build_index(vocabulary_of(ROWS), encoder, tmp_path / "index", IndexSettings(dimensions=32))
 
-    assert comparable(tmp_path / "index", manifest, encoder) is encoder
+    assert encoder_of_index(tmp_path / "index", manifest, encoder) is encoder
     assert not (tmp_path / "index" / AXES).exists()
 
 
@@ -87,7 +87,7 @@ def test_an_index_without_axes_is_an_older_one_of_leading_dimensions(
     encoder = NgramEncoder(32)
     manifest = build_index(vocabulary_of(ROWS), encoder, tmp_path / "index", IndexSettings(dimensions=12))
 
-    cut = comparable(tmp_path / "index", replace(manifest, files={}), encoder)
+    cut = encoder_of_index(tmp_path / "index", replace(manifest, files={}), encoder)
 
     leading = encoder.encode(["cold", "heart attack"])[:, :12]
     expected = leading / np.linalg.norm(leading, axis=1, keepdims=True)
@@ -107,7 +107,7 @@ def test_damaged_axes_are_refused(
     np.save(tmp_path / "index" / AXES, stored)
 
     with pytest.raises(ArtifactError, match=r"axes\.npy is damaged"):
-        comparable(tmp_path / "index", manifest, NgramEncoder(32))
+        encoder_of_index(tmp_path / "index", manifest, NgramEncoder(32))
 
 
 def test_fewer_dimensions_are_made_from_full_vectors_of_an_older_index(
@@ -139,9 +139,9 @@ def test_an_update_keeps_axes(vocabulary_of: MakeVocabulary, tmp_path: Path, pre
 
     assert (tmp_path / "new" / AXES).read_bytes() == (tmp_path / "old" / AXES).read_bytes()
     assert sorted(encoder.encoded[-2:]) == ["common cold", "influenza"]
-    index, entries, _ = open_index(tmp_path / "new")
-    names = entries.folded.span(0, len(entries))
-    scores, rows = index.search(comparable(tmp_path / "new", manifest, encoder).encode(names), 1)
+    index, name_table, _ = open_index(tmp_path / "new")
+    names = name_table.folded.span(0, len(name_table))
+    scores, rows = index.search(encoder_of_index(tmp_path / "new", manifest, encoder).encode(names), 1)
     assert rows[:, 0].tolist() == list(range(10))
     assert scores[:, 0] == pytest.approx(1, abs=0.02)
 
@@ -208,8 +208,8 @@ def test_chunks_of_other_dimensions_or_names_are_not_gone_on_with(
 
     build_index(vocabulary, NgramEncoder(32), tmp_path / "index", IndexSettings(dimensions=4))
 
-    index, entries, _ = open_index(tmp_path / "index")
-    assert (index.dimension, len(entries)) == (4, 8)
+    index, name_table, _ = open_index(tmp_path / "index")
+    assert (index.dimension, len(name_table)) == (4, 8)
 
 
 @pytest.mark.parametrize(("turned", "encoded"), [(False, 16), (True, 24)])
@@ -237,9 +237,9 @@ def test_chunks_along_other_axes_are_not_gone_on_with(
 def test_inverted_names_are_left_out_where_the_same_words_stand_without_a_comma(
     vocabulary_of: MakeVocabulary, tmp_path: Path
 ) -> None:
-    entries = write_entries(vocabulary_of(ROWS), tmp_path, inverted=False)
+    name_table = write_name_table(vocabulary_of(ROWS), tmp_path, inverted=False)
 
-    assert entries.folded.span(0, len(entries)) == [
+    assert name_table.folded.span(0, len(name_table)) == [
         "cerebral infarction",
         "diabetes mellitus, non-insulin-dependent",
         "diabetes mellitus, type 2",  # preferred
@@ -249,8 +249,10 @@ def test_inverted_names_are_left_out_where_the_same_words_stand_without_a_comma(
         "myocardial infarction",
         "type 2 diabetes mellitus",
     ]
-    row = int(entries.rows_of(["infarction, myocardial"])[0])
-    assert [entries.sources[number] for number in entries.link_sources[entries.links_of(row)]] == ["NCI"]
+    row = int(name_table.rows_of(["infarction, myocardial"])[0])
+    assert [name_table.sources[number] for number in name_table.link_sources[name_table.links_of(row)]] == [
+        "NCI"
+    ]
 
 
 words = st.lists(st.sampled_from(["a", "b", "c,", "d-e", "F"]), min_size=1, max_size=4).map(" ".join)
@@ -269,14 +271,15 @@ def test_every_concept_keeps_each_of_its_bags_of_words(
     found = {}
     for inverted in (True, False):
         (folder / str(inverted)).mkdir()
-        entries = write_entries(vocabulary, folder / str(inverted), inverted=inverted)
+        name_table = write_name_table(vocabulary, folder / str(inverted), inverted=inverted)
         links = [
             (int(number), row)
-            for row in range(len(entries))
-            for number in entries.link_concepts[entries.links_of(row)]
+            for row in range(len(name_table))
+            for number in name_table.link_concepts[name_table.links_of(row)]
         ]
         found[inverted] = {
-            number: bags([entries.folded[row] for own, row in links if own == number]) for number, _ in links
+            number: bags([name_table.folded[row] for own, row in links if own == number])
+            for number, _ in links
         }
     assert found[True] == found[False]
 
@@ -292,7 +295,7 @@ def test_an_index_may_leave_its_encoder_elsewhere(vocabulary_of: MakeVocabulary,
 def test_how_many_names_are_to_be_encoded_is_told_before(
     vocabulary_of: MakeVocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "ROWS_A_CHUNK", 5)
+    monkeypatch.setattr(build_module, "ROWS_PER_CHUNK", 5)
     ticks = iter([10.0, 12.0, 20.0, 22.0])
     monkeypatch.setattr(build_module, "perf_counter", lambda: next(ticks))
     told: list[tuple[int, float]] = []

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sapbert.index.entries import Entries
-from sapbert.index.entries_writer import write_entries
+from sapbert.index.name_table import NameTable
+from sapbert.index.name_table_writer import write_name_table
 from sapbert.linking.linker import Linker
 from sapbert.linking.search import DenseSearch
 from tests.index.conftest import Facts, NgramEncoder, Row, write
@@ -80,7 +80,7 @@ class Bench:
     """A linker and what it was made of."""
 
     linker: Linker
-    entries: Entries
+    name_table: NameTable
     encoder: NgramEncoder | LetterEncoder
     index: EveryRow
 
@@ -90,10 +90,10 @@ def bench_of(
 ) -> Bench:
     """Make a linker over a vocabulary written below `folder`."""
     (folder / "entries").mkdir(parents=True)
-    entries = write_entries(write(folder / "vocabulary", rows, facts), folder / "entries")
-    index = EveryRow(encoder.encode(entries.folded.span(0, len(entries))), [])
-    linker = Linker(encoder, DenseSearch(index), entries, fingerprint="f00d")
-    return Bench(linker, entries, encoder, index)
+    name_table = write_name_table(write(folder / "vocabulary", rows, facts), folder / "entries")
+    index = EveryRow(encoder.encode(name_table.folded.span(0, len(name_table))), [])
+    linker = Linker(encoder, DenseSearch(index), name_table, fingerprint="f00d")
+    return Bench(linker, name_table, encoder, index)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sapbert.errors import SapbertError
 from sapbert.index import folder
 from sapbert.index.build import build_index
-from sapbert.index.folder import damage_told, open_index
+from sapbert.index.folder import damage_explained, open_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.linking.candidate import Candidate
 from sapbert.linking.hybrid import open_hybrid
@@ -86,11 +86,11 @@ ASKED = (
 
 def answers(path: Path) -> Answers:
     """What an index answers to all that can be asked of it."""
-    with damage_told(path):
-        index, entries, _ = open_index(path, threads=1)
+    with damage_explained(path):
+        index, name_table, _ = open_index(path, threads=1)
         found: Answers = []
         for search in (DenseSearch(index), open_hybrid(index, path, 0.5)):
-            linker = Linker(ENCODER, search, entries, fingerprint="f00d")
+            linker = Linker(ENCODER, search, name_table, fingerprint="f00d")
             linker.add_mentions([("chill", "mesh:D9"), ("chill", "hp:2")])
             found.extend(linker.link([*MENTIONS, "chill"], k=4, settings=wanted) for wanted in ASKED)
         return found
@@ -170,7 +170,7 @@ def test_codes_that_are_not_those_of_the_vectors_are_refused(index: Path, damage
 
 
 def test_a_failure_that_no_damage_explains_stays_what_it_is(index: Path) -> None:
-    with pytest.raises(ValueError, match="a bug"), damage_told(index):
+    with pytest.raises(ValueError, match="a bug"), damage_explained(index):
         raise ValueError("a bug")
 
 

@@ -15,7 +15,7 @@ from sapbert.errors import ConfigError
 from sapbert.index.flat import FlatIndex
 from sapbert.index.settings import Precision
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
-from sapbert.index.vectors import Vectors, quantised
+from sapbert.index.vectors import Vectors, quantize
 from sapbert.linking.hybrid import Found, HybridSearch, best_weight, open_hybrid
 
 NAMES = ["cardiac arrest", "cardial arrest", "heart attack", "heart failure", "heat attack", "myalgia"]
@@ -120,7 +120,7 @@ def test_a_negative_weight_is_refused(search: HybridSearch) -> None:
 
 
 def test_vectors_of_little_precision_do(search: HybridSearch) -> None:
-    small = quantised(search.vectors.floats(slice(None)), Precision.INT8)
+    small = quantize(search.vectors.floats(slice(None)), Precision.INT8)
     mention = unit(np.ones((1, 8)))
 
     few = HybridSearch(FlatIndex(small), small, search.sparse, 1).search(["heart atack"], mention, 3)

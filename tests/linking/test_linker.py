@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError
-from sapbert.index.entries import Entries
+from sapbert.index.name_table import NameTable
 from sapbert.linking import linker as linker_module
 from sapbert.linking import search
 from sapbert.linking.calibration.file import Calibration
@@ -137,7 +137,7 @@ def calibrated(bench: Bench, *, threshold: float | None = None, exact: bool = Tr
         threshold=threshold,
     )
     search = DenseSearch(bench.index)
-    return Linker(bench.encoder, search, bench.entries, fingerprint="", calibration=calibration)
+    return Linker(bench.encoder, search, bench.name_table, fingerprint="", calibration=calibration)
 
 
 def test_the_best_candidate_has_confidence_by_its_lead_however_many_are_wanted(bench: Bench) -> None:
@@ -264,9 +264,9 @@ def test_what_filters_leave_is_found_once_for_many_calls(
 ) -> None:
     found = []
 
-    def counted(entries: Entries, types: Sequence[str], *others: Sequence[str]) -> Scope:
+    def counted(name_table: NameTable, types: Sequence[str], *others: Sequence[str]) -> Scope:
         found.append(types)
-        return scope_of(entries, types, *others)
+        return scope_of(name_table, types, *others)
 
     monkeypatch.setattr(linker_module, "scope_of", counted)
     wanted = LinkSettings(types=("T047",))
@@ -282,7 +282,7 @@ def test_large_batches_are_linked_as_small_ones(bench: Bench, monkeypatch: pytes
 
     monkeypatch.setattr(linker_module, "BATCH", 7)
     monkeypatch.setattr(search, "_CELLS", 16)
-    fresh = Linker(bench.encoder, DenseSearch(bench.index), bench.entries, fingerprint="")
+    fresh = Linker(bench.encoder, DenseSearch(bench.index), bench.name_table, fingerprint="")
     assert fresh.link(mentions, k=3) == expected
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sapbert.errors import FormatError, SapbertError
 from sapbert.linking.mention_source import Mentions, lines, listed
 from sapbert.linking.mention_tables import read_mentions
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from tests.conftest import GOLDEN
 
 Save = Callable[[str, bytes], Path]
@@ -31,7 +31,7 @@ def save(tmp_path: Path) -> Save:
 
 
 def read(path: Path, column: str | None = None) -> tuple[list[str], list[dict[str, Any]]]:
-    found = list(read_mentions(path, column, Intake()).rows)
+    found = list(read_mentions(path, column, InputReader()).rows)
     return [row.mention for row in found], [dict(row.row) for row in found]
 
 
@@ -85,7 +85,7 @@ def test_parquet_keeps_types(tmp_path: Path) -> None:
     rows = [{"n": 1, "day": date(2026, 1, 2), "mention": "cold"}, {"n": None, "day": None, "mention": None}]
     pl.DataFrame(rows).write_parquet(tmp_path / "t.parquet")
 
-    mentions = read_mentions(tmp_path / "t.parquet", None, Intake())
+    mentions = read_mentions(tmp_path / "t.parquet", None, InputReader())
 
     assert dict(mentions.schema or {}) == {"n": pl.Int64, "day": pl.Date, "mention": pl.String}
     assert [(row.mention, row.row) for row in mentions.rows] == [("cold", rows[0]), ("", rows[1])]
@@ -160,7 +160,7 @@ def test_a_mention_of_a_megabyte_is_read(save: Save, name: str) -> None:
 
 def test_a_table_is_read_as_it_is_asked_for(save: Save) -> None:
     path = save("t.csv", b"mention\n" + b"cold\n" * 500_000 + b"p\xe9\n")
-    rows = read_mentions(path, None, Intake()).rows
+    rows = read_mentions(path, None, InputReader()).rows
     assert next(rows).mention == "cold"
 
 

@@ -33,8 +33,8 @@ def test_an_index_on_disk_answers_as_one_in_memory(tmp_path: Path, kind: Kind, w
     settings = IndexSettings(kind=kind, precision=Precision.FP32)
     build_index(vocabulary, encoder, tmp_path / "index", settings)
 
-    index, entries, manifest = open_index(tmp_path / "index")
-    linker = Linker(encoder, DenseSearch(index), entries, fingerprint=manifest.fingerprint)
+    index, name_table, manifest = open_index(tmp_path / "index")
+    linker = Linker(encoder, DenseSearch(index), name_table, fingerprint=manifest.fingerprint)
 
     in_memory = bench_of(tmp_path / "bench", ROWS, FACTS, encoder).linker
     found = linker.link(MENTIONS, k=3, settings=wanted)

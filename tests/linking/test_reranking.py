@@ -49,7 +49,7 @@ def backwards(choice: Choice) -> list[float]:
 def again(bench: Bench, score: Score) -> tuple[Linker, Told]:
     told = Told(score)
     search = DenseSearch(bench.index)
-    return Linker(bench.encoder, search, bench.entries, fingerprint="f00d", reranker=told), told
+    return Linker(bench.encoder, search, bench.name_table, fingerprint="f00d", reranker=told), told
 
 
 def test_candidates_come_in_the_order_of_the_reranker_with_both_scores(bench: Bench) -> None:
@@ -122,7 +122,7 @@ def test_a_calibration_does_not_go_with_a_reranker(bench: Bench) -> None:
         index="", exact=True, sparse_weight=0, method=Method.PLATT, curve=Platt(0, 0, 1), threshold=None
     )
     search = DenseSearch(bench.index)
-    parts = (bench.encoder, search, bench.entries)
+    parts = (bench.encoder, search, bench.name_table)
     told = Told(backwards)
     with pytest.raises(ConfigError, match="fitted without a reranker"):
         Linker(*parts, fingerprint="", calibration=fitted, reranker=told)

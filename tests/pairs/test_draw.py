@@ -20,7 +20,7 @@ from sapbert.pairs.draw import draw_pairs
 from sapbert.pairs.settings import Languages, PairSettings
 from sapbert.text import fold
 from sapbert.vocab import writer as writer_module
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 
@@ -31,8 +31,8 @@ NamePair = tuple[str, str, str]
 
 
 def write(path: Path, rows: list[Row], *, rows_a_frame: int = 100_000) -> Vocabulary:
-    intake = Intake()
-    with write_vocabulary(path, {}, intake, overwrite=True) as writer:
+    inputs = InputReader()
+    with write_vocabulary(path, {}, inputs, overwrite=True) as writer:
         table = pl.DataFrame(rows, schema=["concept_id", "name", "language"], orient="row")
         for frame in table.iter_slices(rows_a_frame):
             writer.add(frame)
@@ -193,7 +193,7 @@ def test_the_manifest_tells_the_settings_and_the_vocabulary(tmp_path: Path) -> N
 
 
 def test_progress_is_told_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "ROWS_A_PART", 2)
+    monkeypatch.setattr(writer_module, "ROWS_PER_PART", 2)
     vocabulary = write(tmp_path / "vocabulary", many_concepts(6))
     told: list[tuple[int, int]] = []
 
@@ -226,7 +226,7 @@ def test_how_the_vocabulary_lies_on_disk_makes_no_difference(
     rows = many_concepts(60)
     pairs = []
     for rows_a_part in (1, 120, 400_000):
-        monkeypatch.setattr(writer_module, "ROWS_A_PART", rows_a_part)
+        monkeypatch.setattr(writer_module, "ROWS_PER_PART", rows_a_part)
         vocabulary = write(tmp_path / f"vocabulary{rows_a_part}", rows, rows_a_frame=50)
         target = tmp_path / f"pairs{rows_a_part}"
         pairs.append((len(vocabulary.parts()), draw_pairs(vocabulary, target, PairSettings(languages=rule))))
@@ -255,7 +255,7 @@ print(polars.thread_pool_size(), pairs.manifest.fingerprint)
 
 
 def test_threads_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "ROWS_A_PART", 300)
+    monkeypatch.setattr(writer_module, "ROWS_PER_PART", 300)
     write(tmp_path / "vocabulary", many_concepts(60), rows_a_frame=50)
 
     def run(threads: str) -> list[str]:

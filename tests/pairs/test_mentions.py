@@ -13,7 +13,7 @@ from sapbert.errors import FormatError, SapbertError
 from sapbert.pairs.artifact import Pairs
 from sapbert.pairs.mentions import pair_mentions
 from sapbert.text import fold
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.readers.settings import TableSettings
 from sapbert.vocab.readers.tabular import read_table
 from sapbert.vocab.vocabulary import Vocabulary
@@ -33,9 +33,9 @@ ALIASES = [("mesh:D1", "mesh:D9001"), ("mesh:D1", "mesh:D2")]
 
 @pytest.fixture
 def vocabulary(tmp_path: Path) -> Vocabulary:
-    intake = Intake()
+    inputs = InputReader()
     rows = [(concept, name) for concept, names in NAMES.items() for name in names]
-    with write_vocabulary(tmp_path / "vocabulary", {}, intake) as writer:
+    with write_vocabulary(tmp_path / "vocabulary", {}, inputs) as writer:
         writer.add(pl.DataFrame(rows, schema=["concept_id", "name"], orient="row"))
         writer.add_facts("aliases", pl.DataFrame(ALIASES, schema=["concept_id", "alias"], orient="row"))
     return Vocabulary.open(tmp_path / "vocabulary")
@@ -184,8 +184,8 @@ def test_mentions_without_any_pair_are_an_error_and_leave_nothing(
 
 
 def test_a_name_of_invisible_marks_makes_no_pair(tmp_path: Path) -> None:
-    intake = Intake()
-    with write_vocabulary(tmp_path / "vocabulary", {}, intake) as writer:
+    inputs = InputReader()
+    with write_vocabulary(tmp_path / "vocabulary", {}, inputs) as writer:
         writer.add(pl.DataFrame({"concept_id": ["x:1", "x:1"], "name": ["\u200b", "seen"]}))
     table = tmp_path / "train.tsv"
     table.write_text("mention\tconcept_ids\nsaw\tx:1\n")

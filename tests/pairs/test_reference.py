@@ -15,7 +15,7 @@ from sapbert.pairs.draw import draw_pairs
 from sapbert.pairs.reference import read_reference, write_reference
 from sapbert.pairs.settings import PairSettings
 from sapbert.text import fold
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.settings import OnError
 from tests.pairs.test_draw import Row, english, pairs_of, write
 
@@ -40,8 +40,8 @@ def read_text(tmp_path: Path) -> ReadText:
 
     def run(content: bytes, *, prefix: str | None = None, on_error: OnError = "stop") -> Pairs:
         (tmp_path / "text.txt").write_bytes(content)
-        intake = Intake(on_error=on_error)
-        return read_reference(tmp_path / "text.txt", tmp_path / "read", intake, prefix=prefix, overwrite=True)
+        inputs = InputReader(on_error=on_error)
+        return read_reference(tmp_path / "text.txt", tmp_path / "read", inputs, prefix=prefix, overwrite=True)
 
     return run
 
@@ -219,7 +219,7 @@ def test_windows_lines_a_mark_and_gzip_make_no_difference(read_text: ReadText, t
     plain = read_text(b"x:1||a||b\nx:1||a||c\n").manifest
     (tmp_path / "packed.txt.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfx:1||a||b\r\n\r\nx:1||a||c"))
 
-    packed = read_reference(tmp_path / "packed.txt.gz", tmp_path / "packed", Intake())
+    packed = read_reference(tmp_path / "packed.txt.gz", tmp_path / "packed", InputReader())
 
     assert packed.manifest.fingerprint == plain.fingerprint
 
@@ -241,7 +241,7 @@ def test_what_was_written_is_read_again(draw: Draw, tmp_path: Path, rows: list[R
     pairs = draw(rows + english("z:1", "always", "there"))
 
     left_out = write_reference(pairs, tmp_path / "pairs.txt", overwrite=True)
-    again = read_reference(tmp_path / "pairs.txt", tmp_path / "again", Intake(), overwrite=True)
+    again = read_reference(tmp_path / "pairs.txt", tmp_path / "again", InputReader(), overwrite=True)
 
     assert pairs_of(again) <= pairs_of(pairs)
     missing = pairs_of(pairs) - pairs_of(again)

@@ -15,7 +15,7 @@ from sapbert.pairs.artifact import Pairs
 from sapbert.pairs.draw import draw_pairs
 from sapbert.pairs.settings import PairSettings
 from sapbert.vocab import writer as writer_module
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 
@@ -32,7 +32,7 @@ ROWS = [
 
 
 def write(path: Path, rows: list[Row]) -> Vocabulary:
-    with write_vocabulary(path, {}, Intake()) as writer:
+    with write_vocabulary(path, {}, InputReader()) as writer:
         writer.add(pl.DataFrame(rows, schema=["concept_id", "name", "source"], orient="row"))
     return Vocabulary.open(path)
 
@@ -86,7 +86,7 @@ def test_how_the_vocabulary_lies_on_disk_makes_no_difference(
     ]
     fingerprints = set()
     for rows_a_part in (1, 30, 400_000):
-        monkeypatch.setattr(writer_module, "ROWS_A_PART", rows_a_part)
+        monkeypatch.setattr(writer_module, "ROWS_PER_PART", rows_a_part)
         vocabulary = write(tmp_path / f"vocabulary{rows_a_part}", rows)
         pairs = draw_pairs(
             vocabulary, tmp_path / f"pairs{rows_a_part}", PairSettings(weights={"S": 0.5, "T": 0.3})

@@ -20,7 +20,7 @@ from sapbert.plots.figures import COLOURS
 from sapbert.plots.tsne import SHAPES, marker_of
 from sapbert.plots.tsne_page import tsne_page
 from sapbert.text import fold
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.writer import write_vocabulary
 from tests.index.conftest import NgramEncoder
 from tests.pages.test_document import Elements
@@ -36,7 +36,7 @@ def vocabulary(tmp_path: Path) -> Path:
     rows += [("x:D", "one"), ("x:D", "two"), ("x:E", "Some"), ("x:E", "some"), ("x:E", "more")]
     table = pl.DataFrame(rows, schema=["concept_id", "name"], orient="row")
     preferred = table.with_columns(rank=pl.col("name").str.starts_with("Name 4").cast(pl.Int32))
-    with write_vocabulary(tmp_path / "vocabulary", {}, Intake()) as writer:
+    with write_vocabulary(tmp_path / "vocabulary", {}, InputReader()) as writer:
         writer.add(preferred)
     return tmp_path / "vocabulary"
 

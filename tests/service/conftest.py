@@ -131,7 +131,7 @@ def bearer(key: str) -> dict[str, str]:
 
 def fresh(linker: Linker) -> Linker:
     """Return a linker of the same index that remembers nothing."""
-    return Linker(linker.encoder, linker.search, linker.entries, fingerprint=linker.fingerprint)
+    return Linker(linker.encoder, linker.search, linker.name_table, fingerprint=linker.fingerprint)
 
 
 def index_in(folder: Path) -> Path:

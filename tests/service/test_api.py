@@ -33,7 +33,9 @@ def half_sure(linker: Linker, *, exact: bool) -> Linker:
     calibration = Calibration(
         index="f00d", exact=exact, sparse_weight=0.0, method=Method.PLATT, curve=half, threshold=None
     )
-    return Linker(linker.encoder, linker.search, linker.entries, fingerprint="f00d", calibration=calibration)
+    return Linker(
+        linker.encoder, linker.search, linker.name_table, fingerprint="f00d", calibration=calibration
+    )
 
 
 def post(client: TestClient, body: bytes, path: str = "/v1/link") -> Any:

@@ -10,7 +10,7 @@ import pytest
 from sapbert.pairs.artifact import Pairs
 from sapbert.pairs.draw import draw_pairs
 from sapbert.pairs.settings import PairSettings
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 from tests.encoder.conftest import one_thread as one_thread
@@ -30,7 +30,7 @@ def tiny_pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
         for name in range(NAMES)
     ]
     rows += [("x:00", "ambiguous"), ("x:01", "ambiguous")]
-    with write_vocabulary(folder / "vocabulary", {}, Intake()) as writer:
+    with write_vocabulary(folder / "vocabulary", {}, InputReader()) as writer:
         writer.add(pl.DataFrame(rows, schema=["concept_id", "name"], orient="row"))
     return draw_pairs(Vocabulary.open(folder / "vocabulary"), folder / "pairs", PairSettings())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from sapbert.vocab import writer as module
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import SPOOL, VocabularyWriter, write_vocabulary
 
@@ -43,7 +43,7 @@ def add(writer: VocabularyWriter, content: Content) -> None:
 
 def write(target: Path, *contents: Content) -> Vocabulary:
     """Write what was added in several pieces and open it."""
-    with write_vocabulary(target, {}, Intake()) as writer:
+    with write_vocabulary(target, {}, InputReader()) as writer:
         for content in contents:
             add(writer, content)
     return Vocabulary.open(target)

@@ -1,4 +1,4 @@
-"""Files for an intake to read."""
+"""Files for an inputs to read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sapbert.vocab import intake as module
+from sapbert.vocab import input_files as module
 from sapbert.vocab.delimited import Layout
-from sapbert.vocab.intake import Intake, Member, Release, Source
+from sapbert.vocab.input_files import InputFile, InputReader, Member, Release
 
 PATTERN = r"MRCONSO\.RRF"
 CONTENT = b"".join(b"C%07d|ENG|invented name %d|\n" % (row, row) for row in range(200))
@@ -26,24 +26,24 @@ def lay(folder: Path, files: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def find(path: Path, pattern: str = PATTERN) -> Source:
+def find(path: Path, pattern: str = PATTERN) -> InputFile:
     source = Release(path).find(pattern)
     assert source is not None
     return source
 
 
-def content(source: Source, intake: Intake | None = None) -> bytes:
-    with (intake or Intake()).stream(source) as stream:
+def content(source: InputFile, inputs: InputReader | None = None) -> bytes:
+    with (inputs or InputReader()).stream(source) as stream:
         return stream.read()
 
 
-def source_of(*pieces: bytes, name: str = "invented.txt") -> Source:
+def source_of(*pieces: bytes, name: str = "invented.txt") -> InputFile:
     """A source that needs no file."""
 
     def opener(piece: bytes) -> Callable[[], io.BytesIO]:
         return lambda: io.BytesIO(piece)
 
-    return Source(name, tuple(Member(name, len(piece), opener(piece)) for piece in pieces))
+    return InputFile(name, tuple(Member(name, len(piece), opener(piece)) for piece in pieces))
 
 
 @contextmanager

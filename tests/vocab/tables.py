@@ -13,12 +13,12 @@ FOLDER = GOLDEN / "table"
 
 
 def table(read: Read, path: Path, told: TableSettings | None = None) -> Vocabulary:
-    return read(lambda writer, intake: read_table(path, writer, intake, told or TableSettings()))
+    return read(lambda writer, inputs: read_table(path, writer, inputs, told or TableSettings()))
 
 
 def skipping(read: Read, path: Path, told: TableSettings | None = None) -> Vocabulary:
     return read(
-        lambda writer, intake: read_table(path, writer, intake, told or TableSettings()), on_error="skip"
+        lambda writer, inputs: read_table(path, writer, inputs, told or TableSettings()), on_error="skip"
     )
 
 

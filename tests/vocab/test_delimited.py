@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sapbert.errors import FormatError
 from sapbert.vocab.delimited import Layout
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.settings import OnError
 from tests.vocab.sources import CONTENT, PIPES, blocks_of, source_of
 
@@ -15,10 +15,10 @@ BARE = Layout("\t", ("id", "language", "name"))
 
 
 def rows(
-    data: bytes, layout: Layout, intake: Intake, columns: list[str] | None = None
+    data: bytes, layout: Layout, inputs: InputReader, columns: list[str] | None = None
 ) -> list[tuple[str, ...]]:
     wanted = columns or list(layout.columns)
-    return [row for frame in intake.frames(source_of(data), layout, wanted) for row in frame.iter_rows()]
+    return [row for frame in inputs.frames(source_of(data), layout, wanted) for row in frame.iter_rows()]
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
@@ -37,26 +37,26 @@ def test_ends_of_lines_marks_and_blocks_do_not_matter(size: int, end: bytes, mar
         separated = [line.replace(b"\t", layout.separator.encode()) + stop for line in lines]
         data = mark + end.join([*head, *separated]) + end * last
         with blocks_of(size):
-            assert rows(data, layout, Intake()) == table
-            assert rows(data, layout, Intake(), ["name", "id"]) == [(row[2], row[0]) for row in table]
+            assert rows(data, layout, InputReader()) == table
+            assert rows(data, layout, InputReader(), ["name", "id"]) == [(row[2], row[0]) for row in table]
 
 
 @pytest.mark.parametrize("blank", range(9))
 def test_any_number_of_blank_lines_is_no_row(blank: int) -> None:
     data = b"C1|ENG|a|\n" + b"\n" * blank + b"C2|ENG|b|\n"
-    assert rows(data, PIPES, Intake()) == [("C1", "ENG", "a"), ("C2", "ENG", "b")]
+    assert rows(data, PIPES, InputReader()) == [("C1", "ENG", "a"), ("C2", "ENG", "b")]
 
 
 def test_short_lines_do_not_make_up_a_long_one() -> None:
-    intake = Intake(on_error="skip")
-    assert rows(b"C1\tENG\ta\nC2\nC3\nC4\n", BARE, intake) == [("C1", "ENG", "a")]
-    assert intake.skipped == 3
+    inputs = InputReader(on_error="skip")
+    assert rows(b"C1\tENG\ta\nC2\nC3\nC4\n", BARE, inputs) == [("C1", "ENG", "a")]
+    assert inputs.skipped_rows == 3
 
 
 def test_a_name_may_be_very_long() -> None:
     name = "é" * 100_000
     with blocks_of(1000):
-        assert rows(f"C1|ENG|{name}|\nC2|ENG|b|\n".encode(), PIPES, Intake()) == [
+        assert rows(f"C1|ENG|{name}|\nC2|ENG|b|\n".encode(), PIPES, InputReader()) == [
             ("C1", "ENG", name),
             ("C2", "ENG", "b"),
         ]
@@ -82,25 +82,25 @@ def test_a_bad_line_is_named_by_its_number(size: int, at: int, line: bytes, prob
     lines = CONTENT.splitlines()
     data = b"\n".join([*lines[:at], line, *lines[at:]])
     with blocks_of(size), pytest.raises(FormatError, match=rf"^invented\.txt:{at + 1}: {problem} \("):
-        rows(data, PIPES, Intake(), ["id"])
+        rows(data, PIPES, InputReader(), ["id"])
 
 
 def test_a_short_line_and_a_long_line_do_not_make_up_for_each_other() -> None:
-    intake = Intake(on_error="skip")
+    inputs = InputReader(on_error="skip")
     data = b"C1|ENG|a|\nC2|ENG|\nC3|ENG|c|more|\nC4|ENG|d|\n"
-    assert rows(data, PIPES, intake, ["id", "name"]) == [("C1", "a"), ("C4", "d")]
-    assert intake.skipped == 2
+    assert rows(data, PIPES, inputs, ["id", "name"]) == [("C1", "a"), ("C4", "d")]
+    assert inputs.skipped_rows == 2
 
 
 @pytest.mark.parametrize("size", [1, 25, 1 << 20])
 def test_a_header_and_blank_lines_count_as_lines(size: int) -> None:
     data = b"id\tlanguage\tname\r\n\r\nC1\ten\ta\r\n\n  \nC2\ten\r\nC3\ten\tc\r\n"
     with blocks_of(size), pytest.raises(FormatError, match=r"^invented\.txt:6: expected 3 columns, found 2"):
-        rows(data, TABS, Intake())
-    intake = Intake(on_error="skip")
+        rows(data, TABS, InputReader())
+    inputs = InputReader(on_error="skip")
     with blocks_of(size):
-        assert rows(data, TABS, intake) == [("C1", "en", "a"), ("C3", "en", "c")]
-    assert intake.examples == ["invented.txt:6: expected 3 columns, found 2 (is this CONCEPT.csv?)"]
+        assert rows(data, TABS, inputs) == [("C1", "en", "a"), ("C3", "en", "c")]
+    assert inputs.skipped_examples == ["invented.txt:6: expected 3 columns, found 2 (is this CONCEPT.csv?)"]
 
 
 @pytest.mark.parametrize("header", [b"C1\ten\ta", b"id\tlanguage", b"id\tlanguage\tname\tmore", b"", b"\xff"])
@@ -109,20 +109,20 @@ def test_another_header_is_refused(header: bytes, on_error: OnError) -> None:
     with pytest.raises(
         FormatError, match=r"^invented\.txt:1: expected the columns id, language, name, found"
     ):
-        rows(header + b"\nC1\ten\ta\n", TABS, Intake(on_error=on_error))
+        rows(header + b"\nC1\ten\ta\n", TABS, InputReader(on_error=on_error))
 
 
 def test_a_header_alone_is_a_table_without_rows() -> None:
-    assert rows(b"id\tlanguage\tname\n", TABS, Intake()) == []
+    assert rows(b"id\tlanguage\tname\n", TABS, InputReader()) == []
 
 
 def test_skipping_counts_the_bad_rows_and_keeps_the_first_few_as_examples() -> None:
     data = b"".join(b"C%d|ENG|name|\nbad %d\n" % (row, row) for row in range(9))
-    intake = Intake(on_error="skip")
+    inputs = InputReader(on_error="skip")
     with blocks_of(20):
-        assert [row[0] for row in rows(data, PIPES, intake)] == [f"C{row}" for row in range(9)]
-    assert intake.skipped == 9
-    assert intake.examples == [
+        assert [row[0] for row in rows(data, PIPES, inputs)] == [f"C{row}" for row in range(9)]
+    assert inputs.skipped_rows == 9
+    assert inputs.skipped_examples == [
         f"invented.txt:{line}: expected 3 columns, found 1 (is this MRCONSO.RRF?)"
         for line in (2, 4, 6, 8, 10)
     ]
@@ -150,15 +150,15 @@ def test_every_line_is_a_row_or_blank_or_bad(lines: list[bytes], size: int, end:
             good.append(tuple(row))
         elif not blank:
             bad.append(number)
-    intake, found = Intake(on_error="skip"), list[tuple[str, ...]]()
+    inputs, found = InputReader(on_error="skip"), list[tuple[str, ...]]()
     with blocks_of(size):
         try:
-            found = rows(end.join(lines) + end, PIPES, intake)
+            found = rows(end.join(lines) + end, PIPES, inputs)
         except FormatError:
             assert (good, bad) == ([], [])
     # polars takes a byte-order mark away, wherever a block begins.
     assert [(row[0].lstrip("\ufeff"), *row[1:]) for row in found] == [
         (row[0].lstrip("\ufeff"), *row[1:]) for row in good
     ]
-    assert intake.skipped == len(bad)
-    assert [int(text.split(":")[1]) for text in intake.examples] == bad[:5]
+    assert inputs.skipped_rows == len(bad)
+    assert [int(text.split(":")[1]) for text in inputs.skipped_examples] == bad[:5]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 from tests.vocab.contents import EXAMPLE, Content, NameRow, add, name_frame, write
@@ -52,7 +52,7 @@ def test_names_that_are_alike_when_joined_have_other_fingerprints(tmp_path: Path
 
 def test_the_fingerprint_depends_on_neither_settings_nor_place_nor_unused_rows(tmp_path: Path) -> None:
     one = write(tmp_path / "one", EXAMPLE)
-    with write_vocabulary(tmp_path / "other", {"told": 1}, Intake(skipped=1)) as writer:
+    with write_vocabulary(tmp_path / "other", {"told": 1}, InputReader(skipped_rows=1)) as writer:
         writer.count("something", 1)
         add(writer, EXAMPLE)
         writer.add(name_frame([("ex:5", " ", 1, "en", "", "exact")]))

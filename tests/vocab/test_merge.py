@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError, FormatError
 from sapbert.vocab.clusters import Ints, Nodes, cluster, connected, distinct, one_to_one
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.merge import MergeReport, merge_vocabularies
 from sapbert.vocab.readers.settings import TableSettings
 from sapbert.vocab.readers.tabular import read_table
@@ -28,8 +28,8 @@ def vocabulary(
     folder: Path, name: str, names: Names, *, types: Links = (), aliases: Links = (), xrefs: Links = ()
 ) -> Vocabulary:
     """Write a vocabulary whose first name of each concept is preferred."""
-    intake = Intake()
-    with write_vocabulary(folder / name, {}, intake) as writer:
+    inputs = InputReader()
+    with write_vocabulary(folder / name, {}, inputs) as writer:
         rows = pl.DataFrame(list(names), schema=["concept_id", "name"], orient="row")
         first = pl.col("concept_id").is_first_distinct().cast(pl.Int32)
         for piece in rows.with_columns(rank=first, source=pl.lit(name)).iter_slices(5):
@@ -60,9 +60,9 @@ def merge(
     name: str = "merged",
     on_error: OnError = "stop",
 ) -> tuple[Vocabulary, MergeReport]:
-    intake = Intake(on_error=on_error)
-    with write_vocabulary(folder / name, {}, intake) as writer:
-        report = merge_vocabularies(vocabularies, xrefs, writer, intake, told or MergeSettings())
+    inputs = InputReader(on_error=on_error)
+    with write_vocabulary(folder / name, {}, inputs) as writer:
+        report = merge_vocabularies(vocabularies, xrefs, writer, inputs, told or MergeSettings())
     return Vocabulary.open(folder / name), report
 
 
@@ -214,7 +214,7 @@ def test_vocabularies_of_one_name_are_both_in_the_provenance(tmp_path: Path) -> 
 
 
 def test_names_stay_whole_over_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sapbert.vocab.writer.ROWS_A_PART", 3)
+    monkeypatch.setattr("sapbert.vocab.writer.ROWS_PER_PART", 3)
     left = vocabulary(
         tmp_path, "left", [(f"ex:{i:02}", f"{n} of {i}") for i in range(0, 20, 2) for n in "ab"]
     )
@@ -379,10 +379,10 @@ def test_real_disease_vocabularies_join_what_is_the_same(shared_data: Path, tmp_
     folder = shared_data / "vocabularies"
     parts = []
     for name in ("mesh_descriptors", "mondo", "doid", "hpo_2025-01"):
-        intake = Intake()
-        with write_vocabulary(tmp_path / name, {}, intake) as writer:
+        inputs = InputReader()
+        with write_vocabulary(tmp_path / name, {}, inputs) as writer:
             told = TableSettings(prefix="mesh" if name == "mesh_descriptors" else None)
-            read_table(folder / f"{name}.tsv.gz", writer, intake, told)
+            read_table(folder / f"{name}.tsv.gz", writer, inputs, told)
         parts.append(Vocabulary.open(tmp_path / name))
 
     merged, report = merge(tmp_path, parts, [folder / "xrefs.tsv.gz"])

@@ -72,7 +72,7 @@ def test_a_parquet_error_names_the_row(read: Read, tmp_path: Path) -> None:
 def test_skipping_goes_on_after_bad_rows_and_names_their_lines(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapbert.vocab.intake.BLOCK_BYTES", 24)
+    monkeypatch.setattr("sapbert.vocab.input_files.BLOCK_BYTES", 24)
     rows = ["id\tname", "ex:1\tone", "", "two\ttwo", "ex:3", "ex:4\tfour", "five\tfive", "ex:6\tsix"]
     vocabulary = skipping(read, written(tmp_path, "t.tsv", "\r\n".join(rows)))
 
@@ -92,7 +92,7 @@ def test_skipping_goes_on_after_broken_csv_records(read: Read, tmp_path: Path) -
 def test_a_cut_off_gzip_is_damaged(read: Read, tmp_path: Path) -> None:
     whole = gzip.compress(b"id\tname\n" + b"".join(b"ex:%d\tname %d\n" % (i, i * i) for i in range(999)))
     path = written(tmp_path, "t.tsv.gz", whole[:-200])
-    with pytest.raises(FormatError, match=r"t\.tsv\.gz: damaged or cut off"):
+    with pytest.raises(FormatError, match=r"t\.tsv\.gz: damaged or truncated"):
         table(read, path)
 
 

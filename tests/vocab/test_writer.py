@@ -17,7 +17,7 @@ from sapbert.artifacts import create
 from sapbert.errors import SapbertError
 from sapbert.text import tidy
 from sapbert.vocab import writer as module
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.schema import ALIASES, NAMES, TYPES, XREFS
 from sapbert.vocab.settings import SCOPES
 from sapbert.vocab.vocabulary import Vocabulary
@@ -28,11 +28,11 @@ Row = TypeVar("Row", NameRow, FactRow)
 
 
 @contextmanager
-def parts_of(rows: int, held: int = module.HELD_BYTES) -> Iterator[None]:
+def parts_of(rows: int, held: int = module.SPOOL_MEMORY_BYTES) -> Iterator[None]:
     """Write tables in parts of some `rows`, also inside a hypothesis test, and spare the disk."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "ROWS_A_PART", rows)
-        patch.setattr(module, "HELD_BYTES", held)
+        patch.setattr(module, "ROWS_PER_PART", rows)
+        patch.setattr(module, "SPOOL_MEMORY_BYTES", held)
         patch.setattr(os, "fsync", lambda handle: None)
         yield
 
@@ -72,7 +72,7 @@ def test_the_tables_have_the_columns_of_the_schema_also_when_empty(tmp_path: Pat
 
 
 def test_what_a_reader_leaves_out_has_a_default(tmp_path: Path) -> None:
-    with write_vocabulary(tmp_path / "v", {}, Intake()) as writer:
+    with write_vocabulary(tmp_path / "v", {}, InputReader()) as writer:
         writer.add(pl.DataFrame({"name": ["Moon cough"], "concept_id": ["ex:1"], "ignored": [1]}))
     rows = Vocabulary.open(tmp_path / "v").names.collect().rows()
     assert rows == [("ex:1", "Moon cough", False, "en", "", "exact")]
@@ -85,7 +85,7 @@ def test_odd_names_are_kept_whole(tmp_path: Path) -> None:
 
 
 def test_a_missing_name_is_none(tmp_path: Path) -> None:
-    with write_vocabulary(tmp_path / "v", {}, Intake()) as writer:
+    with write_vocabulary(tmp_path / "v", {}, InputReader()) as writer:
         writer.add(pl.DataFrame({"concept_id": ["ex:1", "ex:2"], "name": [None, "b"]}))
         writer.add_facts("types", pl.DataFrame({"concept_id": ["ex:2", "ex:2"], "type": [None, "T1"]}))
     vocabulary = Vocabulary.open(tmp_path / "v")
@@ -94,8 +94,10 @@ def test_a_missing_name_is_none(tmp_path: Path) -> None:
 
 
 def test_counts_labels_and_skipped_rows_are_told(tmp_path: Path) -> None:
-    intake = Intake(on_error="skip", skipped=3, examples=["somewhere:1: bad"], inputs={"f": {"bytes": 1}})
-    with write_vocabulary(tmp_path / "v", {"kind": "invented"}, intake) as writer:
+    inputs = InputReader(
+        on_error="skip", skipped_rows=3, skipped_examples=["somewhere:1: bad"], checksums={"f": {"bytes": 1}}
+    )
+    with write_vocabulary(tmp_path / "v", {"kind": "invented"}, inputs) as writer:
         add(writer, Content(EXAMPLE.names))
         writer.count("obsolete", 2)
         writer.count("obsolete", 3)
@@ -128,7 +130,7 @@ def test_a_reader_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     before = write(tmp_path / "v", EXAMPLE)
 
     def fail(target: Path) -> None:
-        with write_vocabulary(target, {}, Intake(), overwrite=True) as writer:
+        with write_vocabulary(target, {}, InputReader(), overwrite=True) as writer:
             add(writer, Content([("ex:1", "another", 1, "en", "", "exact")]))
             raise SapbertError("stopped")
 
@@ -200,7 +202,7 @@ def shuffled_into_pieces(content: Content, data: st.DataObject) -> list[Content]
     return [Content(*parts) for parts in zip(*names, *facts, strict=True)]
 
 
-@given(contents, st.data(), st.integers(1, 9), st.sampled_from([0, 200, module.HELD_BYTES]))
+@given(contents, st.data(), st.integers(1, 9), st.sampled_from([0, 200, module.SPOOL_MEMORY_BYTES]))
 @settings(max_examples=40)
 def test_order_and_pieces_do_not_matter_and_the_tables_are_as_the_oracle_says(
     content: Content, data: st.DataObject, rows_a_part: int, held: int
@@ -212,7 +214,7 @@ def test_order_and_pieces_do_not_matter_and_the_tables_are_as_the_oracle_says(
                 write(Path(folder) / "v", content)
             return
         pieces = write(Path(folder) / "pieces", *shuffled_into_pieces(content, data))
-        module.ROWS_A_PART = 400_000
+        module.ROWS_PER_PART = 400_000
         whole = write(Path(folder) / "whole", content)
         for vocabulary in (pieces, whole):
             assert vocabulary.names.collect().rows() == names
@@ -243,5 +245,5 @@ def test_names_beyond_what_memory_holds_wait_on_disk(tmp_path: Path) -> None:
             writer.add(name_frame([row]))
         on_disk = len(list(draft.path.glob("spool/*")))
         assert 0 < on_disk < len(rows)
-        writer.finish({}, Intake())
+        writer.finish({}, InputReader())
     assert Vocabulary.open(tmp_path / "v").names.collect()["name"].to_list() == [row[1] for row in rows]

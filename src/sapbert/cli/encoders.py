@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 def open_encoder(model: str) -> OnnxEncoder | TransformerEncoder:
     """Open what `sapbert export` wrote, or the default, without torch, and any other model with it."""
-    from sapbert.defaults import chosen
+    from sapbert.defaults import resolve_default
     from sapbert.encoder.onnx import OnnxEncoder, is_exported
 
-    folder = chosen(model, "encoder")
+    folder = resolve_default(model, "encoder")
     if is_exported(folder):
         return OnnxEncoder.open(folder)
     with needing("train"):

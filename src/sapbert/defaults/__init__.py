@@ -23,9 +23,9 @@ CALIBRATION: Final = "calibration.json"
 What = Literal["encoder", "vocabulary", "index"]
 
 
-def chosen(given: Path | str, what: What) -> Path:
+def resolve_default(given: Path | str, what: What) -> Path:
     """Return the folder that `given` names: its own, or the one that came with the package."""
-    return shipped(what) if is_default(given) else Path(given)
+    return bundled_folder(what) if is_default(given) else Path(given)
 
 
 def is_default(given: Path | str) -> bool:
@@ -33,7 +33,7 @@ def is_default(given: Path | str) -> bool:
     return given == DEFAULT
 
 
-def shipped(what: What) -> Path:
+def bundled_folder(what: What) -> Path:
     """Return the folder that came with the package."""
     folder = _home() / what
     if not folder.is_dir():
@@ -43,7 +43,7 @@ def shipped(what: What) -> Path:
     return folder
 
 
-def shipped_calibration() -> Path | None:
+def bundled_calibration() -> Path | None:
     """Return how sure the answers of the default index are, None where nobody has measured it."""
     file = _home() / CALIBRATION
     return file if file.is_file() else None

@@ -28,7 +28,7 @@ from sapbert.evaluation.metrics import mention_results
 from sapbert.evaluation.rankers import Ranked, RankerFactory
 from sapbert.linking.reranking import scores_of
 from sapbert.protocols import Choice, Reranker
-from sapbert.vocab.parquet import system_errors
+from sapbert.vocab.parquet import polars_os_errors
 
 KIND = "evaluation"
 _TABLES = ("mentions", "candidates", "gold")
@@ -184,7 +184,7 @@ def write_evaluation(
     with create(target, overwrite=overwrite) as draft:
         tables = (evaluation.results, evaluation.candidates, evaluation.gold)
         for name, table in zip(_TABLES, tables, strict=True):
-            with system_errors(file := draft.path / f"{name}.parquet"):
+            with polars_os_errors(file := draft.path / f"{name}.parquet"):
                 table.write_parquet(file)
         return draft.seal(
             KIND,

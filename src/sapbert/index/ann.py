@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.arrays import ArrayWriter, damaged, map_array
-from sapbert.index.vectors import Vectors, checked, spread_rows
+from sapbert.index.vectors import Vectors, check_search, evenly_spaced_rows
 
 BITS = 512
 BLOCK = 1 << 17
@@ -32,7 +32,7 @@ _ROW_SHIFT = 40
 _ROW_BITS = (1 << _ROW_SHIFT) - 1
 _CODES, _FRAME, _MEAN = "codes.npy", "frame.npy", "mean.npy"
 _SEED = 33
-_ROWS_A_PIECE = 16_384
+_ROWS_PER_PIECE = 16_384
 
 
 class AnnIndex:
@@ -80,7 +80,7 @@ class AnnIndex:
         self, vectors: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Find the k nearest rows of each mention, as `protocols.Index` says."""
-        mentions = checked(self, vectors, k, allowed)
+        mentions = check_search(self, vectors, k, allowed)
         rows = None if allowed is None else np.flatnonzero(allowed)
         return self.vectors.rank_each(mentions, self._near(mentions, rows, max(self.candidates, 2 * k)), k)
 
@@ -138,7 +138,7 @@ class Coder:
 def write_codes(folder: Path) -> None:
     """Write the codes of all vectors in `folder` beside them."""
     vectors = Vectors.open(folder)
-    spread = spread_rows(len(vectors), _ROWS_A_PIECE)
+    spread = evenly_spaced_rows(len(vectors), _ROWS_PER_PIECE)
     size = max(vectors.dimension, BITS)
     square = np.random.default_rng(_SEED).standard_normal((size, size))
     frame = np.linalg.qr(square)[0][: vectors.dimension, :BITS]
@@ -146,9 +146,9 @@ def write_codes(folder: Path) -> None:
     np.save(folder / _FRAME, frame.astype(np.float32))
     coder = Coder.open(folder, vectors.dimension)
     with ArrayWriter(folder / _CODES, np.uint8, BITS // 8) as codes:
-        for start in range(0, len(vectors), _ROWS_A_PIECE):
+        for start in range(0, len(vectors), _ROWS_PER_PIECE):
             # Mapped anew, so that what was read of a file larger than memory is let go.
-            codes.append(coder.encode(Vectors.open(folder).floats(slice(start, start + _ROWS_A_PIECE))))
+            codes.append(coder.encode(Vectors.open(folder).floats(slice(start, start + _ROWS_PER_PIECE))))
 
 
 def _single_threaded() -> None:

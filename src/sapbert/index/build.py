@@ -1,7 +1,7 @@
 """From a vocabulary and an encoder to an index artifact: encode in chunks, assemble, measure, seal.
 
-Memory holds one chunk, whatever the size (but see `index.entries_writer`); time goes to encoding, so what was
-encoded is never encoded again: not after a kill (`index.chunks`), and not where `update` names an index that
+Memory holds one chunk, whatever the size (but see `index.name_table_writer`). Most time is spent encoding, so
+no name is encoded twice: not after an interrupt (`index.chunks`), and not if `update` names an index that
 has the name already. Its vectors are taken only where that gives the same index as encoding would; fewer
 dimensions than the encoder's are then along the axes of that index, which else a sample of names decides; the
 sample, some seconds, is encoded first and each time.
@@ -26,32 +26,32 @@ from sapbert.artifacts import Manifest, create
 from sapbert.encoder.pca import AlongAxes, PortableEncoder, along, principal_axes
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.chunks import Chunk, ChunkStore
-from sapbert.index.entries import Entries
-from sapbert.index.entries_writer import write_entries
 from sapbert.index.folder import (
     AXES,
     ENCODER,
     ENTRIES,
     KIND,
     VOCABULARY,
-    comparable,
+    encoder_of_index,
     open_index,
     open_search,
 )
-from sapbert.index.recall import SIZE, Near, Sample, choose_candidates, merged
+from sapbert.index.name_table import NameTable
+from sapbert.index.name_table_writer import write_name_table
+from sapbert.index.recall import SIZE, Neighbours, Sample, choose_candidates, merge_neighbours
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.sparse import SPARSE, SparseSettings, require_scipy, write_sparse
-from sapbert.index.vectors import Vectors, VectorWriter, quantised, require_storable, spread_rows
+from sapbert.index.vectors import Vectors, VectorWriter, evenly_spaced_rows, quantize, require_storable
 from sapbert.progress import Progress, no_progress
 from sapbert.protocols import Encoder
 from sapbert.resumable import full_disk_explained, run_folder
 from sapbert.vocab.vocabulary import Vocabulary
 
-ROWS_A_CHUNK = 16_384
+ROWS_PER_CHUNK = 16_384
 """Names encoded between two points from which a killed build goes on: under a minute on two cores."""
-ROWS_A_CALL = 4_096
+ROWS_PER_CALL = 4_096
 """Names encoded between two signs of progress."""
-AXES_FROM = 4_096
+AXES_SAMPLE_SIZE = 4_096
 """Names that axes are made from: four times as many keep hardly more neighbours."""
 
 OnForecast = Callable[[int, float], None]
@@ -85,21 +85,21 @@ def build_index(
         create(target, overwrite=overwrite) as draft,
     ):
         (draft.path / ENTRIES).mkdir()
-        entries = write_entries(vocabulary, draft.path / ENTRIES, inverted=settings.inverted)
-        kind, precision = settings.resolved(len(entries))
+        name_table = write_name_table(vocabulary, draft.path / ENTRIES, inverted=settings.inverted)
+        kind, precision = settings.resolved(len(name_table))
         require_storable(dimension, precision)
         known = None if update is None else _Known.open(update, encoder, precision, dimension)
-        encoder = _cut(encoder, dimension, entries, known)
+        encoder = _cut(encoder, dimension, name_table, known)
         store = ChunkStore(chunks, _identity(vocabulary, encoder, precision, settings))
-        sample, rate = _timed_sample(entries, encoder)
-        work = _Encoding(entries, encoder, precision, sample, known)
+        sample, rate = _timed_sample(name_table, encoder)
+        work = _Encoding(name_table, encoder, precision, sample, known)
         if on_forecast is not None:
             on_forecast(work.missing(store), rate)
         work.run(store, progress)
         measured = _measure(draft.path, kind, work.sample, work.assemble(store, draft.path))
         if settings.hybrid:
             (draft.path / SPARSE).mkdir()
-            write_sparse(entries.folded, draft.path / SPARSE, SparseSettings(), progress=progress)
+            write_sparse(name_table.folded, draft.path / SPARSE, SparseSettings(), progress=progress)
         if carry_encoder:
             encoder.copy_to(draft.path / ENCODER)
         manifest = draft.seal(
@@ -109,17 +109,17 @@ def build_index(
                 VOCABULARY: {"name": vocabulary.path.name, "fingerprint": vocabulary.fingerprint},
                 ENCODER: {"fingerprint": encoder.fingerprint},
             },
-            counts={"names": len(entries), "concepts": len(entries.concepts)},
+            counts={"names": len(name_table), "concepts": len(name_table.concepts)},
             details={"kind": kind, "precision": precision, "dimension": encoder.dimension, **measured},
         )
     store.remove()
     return manifest
 
 
-def _timed_sample(entries: Entries, encoder: Encoder) -> tuple[Sample, float]:
+def _timed_sample(name_table: NameTable, encoder: Encoder) -> tuple[Sample, float]:
     """Encode the names that recall is measured on, and tell how many a second that were."""
     start = perf_counter()
-    sample = Sample.of(entries, encoder)
+    sample = Sample.of(name_table, encoder)
     return sample, len(sample.rows) / max(perf_counter() - start, 1e-9)
 
 
@@ -134,7 +134,7 @@ def _identity(
         "dimension": encoder.dimension,
         "axes": sha256(encoder.axes.tobytes()).hexdigest() if isinstance(encoder, AlongAxes) else None,
         "inverted": settings.inverted,
-        "rows": ROWS_A_CHUNK,
+        "rows": ROWS_PER_CHUNK,
         "sample": SIZE,
     }
 
@@ -142,15 +142,15 @@ def _identity(
 class _Known(NamedTuple):
     """An older index whose vectors are used again."""
 
-    entries: Entries
+    name_table: NameTable
     vectors: Vectors
     encoder: PortableEncoder
     """Gives vectors that compare with these."""
 
     @classmethod
     def open(cls, path: Path, encoder: PortableEncoder, precision: Precision, dimension: int) -> Self:
-        _, entries, manifest = open_index(path)
-        own = comparable(path, manifest, encoder)
+        _, name_table, manifest = open_index(path)
+        own = encoder_of_index(path, manifest, encoder)
         vectors = Vectors.open(path)
         if vectors.precision not in (precision, Precision.FP32):
             raise ConfigError(
@@ -163,16 +163,18 @@ class _Known(NamedTuple):
                 f"{path} stores {vectors.dimension} dimensions as {vectors.precision}, which cannot become "
                 f"{dimension}; give --dimensions {vectors.dimension} or leave out --update"
             )
-        return cls(entries, vectors, own)
+        return cls(name_table, vectors, own)
 
 
-def _cut(encoder: PortableEncoder, dimension: int, entries: Entries, known: _Known | None) -> PortableEncoder:
+def _cut(
+    encoder: PortableEncoder, dimension: int, name_table: NameTable, known: _Known | None
+) -> PortableEncoder:
     """Return the encoder along so many axes: those of the older index, or those that suit the names."""
     if known is not None and known.vectors.dimension == dimension:
         return known.encoder
     if dimension == encoder.dimension:
         return encoder
-    names = entries.folded.take(spread_rows(len(entries), AXES_FROM))
+    names = name_table.folded.take(evenly_spaced_rows(len(name_table), AXES_SAMPLE_SIZE))
     return AlongAxes(encoder, principal_axes(_encoded(encoder, names), dimension))
 
 
@@ -180,7 +182,7 @@ def _cut(encoder: PortableEncoder, dimension: int, entries: Entries, known: _Kno
 class _Encoding:
     """Encodes the names of an index, chunk by chunk."""
 
-    entries: Entries
+    name_table: NameTable
     encoder: Encoder
     precision: Precision
     sample: Sample
@@ -195,9 +197,9 @@ class _Encoding:
         for number, start, stop in self._chunks():
             if not store.has(number):
                 store.save(number, self._chunk(start, stop, progress))
-            progress("names", stop, len(self.entries))
+            progress("names", stop, len(self.name_table))
 
-    def assemble(self, store: ChunkStore, folder: Path) -> Near:
+    def assemble(self, store: ChunkStore, folder: Path) -> Neighbours:
         """Write the vectors of all chunks to `folder`; return what an exact search of the sample found."""
         near = []
         if isinstance(self.encoder, AlongAxes):
@@ -207,26 +209,26 @@ class _Encoding:
                 chunk = store.load(number)
                 writer.append(chunk.vectors)
                 near.append(chunk.near)
-        return merged(near)
+        return merge_neighbours(near)
 
     def _chunks(self) -> Iterator[tuple[int, int, int]]:
         """Number, first row and end of each chunk."""
-        for number, start in enumerate(range(0, len(self.entries), ROWS_A_CHUNK)):
-            yield number, start, min(start + ROWS_A_CHUNK, len(self.entries))
+        for number, start in enumerate(range(0, len(self.name_table), ROWS_PER_CHUNK)):
+            yield number, start, min(start + ROWS_PER_CHUNK, len(self.name_table))
 
     def _chunk(self, start: int, stop: int, progress: Progress) -> Chunk:
         vectors = np.empty((stop - start, self.encoder.dimension), np.float32)
-        for first in range(start, stop, ROWS_A_CALL):
-            names = self.entries.folded.span(first, min(first + ROWS_A_CALL, stop))
+        for first in range(start, stop, ROWS_PER_CALL):
+            names = self.name_table.folded.span(first, min(first + ROWS_PER_CALL, stop))
             vectors[first - start :][: len(names)] = self._vectors(names)
-            progress("names", first + len(names), len(self.entries))
-        return Chunk(quantised(vectors, self.precision), self.sample.nearest(vectors, start))
+            progress("names", first + len(names), len(self.name_table))
+        return Chunk(quantize(vectors, self.precision), self.sample.nearest(vectors, start))
 
     def _vectors(self, names: list[str]) -> NDArray[np.float32]:
         """Take the vectors that are known and encode the others."""
         if self.known is None:
             return _encoded(self.encoder, names)
-        rows = self.known.entries.rows_of(names)
+        rows = self.known.name_table.rows_of(names)
         vectors = np.empty((len(names), self.encoder.dimension), np.float32)
         floats = self.known.vectors.floats(rows[rows >= 0])
         if isinstance(self.encoder, AlongAxes) and self.known.encoder is not self.encoder:
@@ -247,7 +249,7 @@ def _encoded(encoder: Encoder, names: list[str]) -> NDArray[np.float32]:
     return vectors
 
 
-def _measure(folder: Path, kind: Kind, sample: Sample, truth: Near) -> dict[str, float]:
+def _measure(folder: Path, kind: Kind, sample: Sample, truth: Neighbours) -> dict[str, float]:
     """Measure recall and, for kind ann, write codes and choose how many candidates they give."""
     if kind is Kind.FLAT:
         return {"recall@10": sample.recall(open_search(folder, kind, 0), truth)}

@@ -21,7 +21,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from sapbert.errors import ArtifactError
-from sapbert.index.recall import Near
+from sapbert.index.recall import Neighbours
 from sapbert.index.vectors import Vectors
 
 _IDENTITY = "chunks.json"
@@ -31,7 +31,7 @@ class Chunk(NamedTuple):
     """The vectors of some rows."""
 
     vectors: Vectors
-    near: Near
+    near: Neighbours
     """What of it lies nearest to the names of the sample."""
 
 
@@ -72,7 +72,7 @@ class ChunkStore:
         try:
             with open(self._file(number), "rb") as file, np.load(file, allow_pickle=False) as arrays:
                 scales = arrays["scales"] if len(arrays["scales"]) else None
-                return Chunk(Vectors(arrays["data"], scales), Near(arrays["scores"], arrays["rows"]))
+                return Chunk(Vectors(arrays["data"], scales), Neighbours(arrays["scores"], arrays["rows"]))
         except (BadZipFile, ValueError, KeyError, EOFError) as error:
             raise ArtifactError(f"{self._file(number)} is damaged: {error}; remove it and go on") from error
 

@@ -13,13 +13,13 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.index.vectors import ROUNDING, Vectors, checked
+from sapbert.index.vectors import ROUNDING, Vectors, check_search
 
 BLOCK_BYTES = 64 << 20
 """Vectors compared at a time, in float32. With less, BLAS is busy calling its threads together."""
 BLOCK_BYTES_ALONE = 512 << 10
 """The same for one mention, which one thread compares: what stays in its cache is not moved twice."""
-HELD_BYTES = 128 << 20
+IN_MEMORY_BYTES = 128 << 20
 """Most that is held: twice the block that every search needs."""
 MENTIONS = 256
 """Mentions that go through all vectors together."""
@@ -43,7 +43,7 @@ class FlatIndex:
         self, vectors: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Find the k nearest rows of each mention, as `protocols.Index` says."""
-        mentions = checked(self, vectors, k, allowed)
+        mentions = check_search(self, vectors, k, allowed)
         rows = None if allowed is None else np.flatnonzero(allowed)
         batches = (mentions[start : start + MENTIONS] for start in range(0, len(mentions), MENTIONS))
         near = chain.from_iterable(self._near(batch, rows, k) for batch in batches)
@@ -52,7 +52,7 @@ class FlatIndex:
     @cached_property
     def _compared(self) -> Vectors:
         """The vectors as they are searched."""
-        small = 4 * len(self) * self.dimension <= HELD_BYTES
+        small = 4 * len(self) * self.dimension <= IN_MEMORY_BYTES
         return self.vectors.widened() if small else self.vectors
 
     def _near(

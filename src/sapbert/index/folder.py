@@ -2,7 +2,7 @@
 
 | where | what |
 |---|---|
-| `entries/` | names, concepts, types (`index.entries`) |
+| `entries/` | names, concepts, types (`index.name_table`) |
 | `vectors.npy`, `scales.npy` | a vector for each name (`index.vectors`) |
 | `axes.npy` | where vectors have fewer dimensions than the encoder's, along which (`encoder.pca`) |
 | `codes.npy`, `frame.npy`, `mean.npy` | of kind ann, what finds candidates (`index.ann`) |
@@ -12,7 +12,7 @@
 Opening compares the checksums of small files and the sizes of large ones: reading all of fifteen million
 vectors would take longer than the linking. Of large ones it looks at what leads astray: offsets, numbers of
 other rows, and a few vectors. Damage that none of this finds is looked for when something goes wrong
-(`damage_told`); `sapbert show INDEX` compares all checksums.
+(`damage_explained`); `sapbert show INDEX` compares all checksums.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sapbert.arrays import map_array, require_within
 from sapbert.artifacts import Manifest, load_manifest
 from sapbert.encoder.pca import AlongAxes, PortableEncoder
 from sapbert.errors import ArtifactError
-from sapbert.index.entries import Entries
 from sapbert.index.flat import FlatIndex
+from sapbert.index.name_table import NameTable
 from sapbert.index.settings import Kind
 from sapbert.index.vectors import Vectors
 from sapbert.protocols import Encoder, Index
@@ -40,16 +40,16 @@ SMALL = 1 << 20
 """Bytes of a file up to which its checksum is compared on opening: a millisecond or two."""
 
 
-def open_index(path: Path, *, threads: int | None = None) -> tuple[Index, Entries, Manifest]:
+def open_index(path: Path, *, threads: int | None = None) -> tuple[Index, NameTable, Manifest]:
     """Open an artifact written by `sapbert index`; so many `threads` search it, by default one a core."""
     manifest = load_manifest(path, kind=KIND, largest=SMALL)
-    entries = Entries.open(path / ENTRIES)
+    name_table = NameTable.open(path / ENTRIES)
     index = open_search(path, Kind(manifest.details["kind"]), manifest.details.get("candidates", 0), threads)
-    if not len(index) == len(entries) == manifest.counts["names"]:
+    if not len(index) == len(name_table) == manifest.counts["names"]:
         raise ArtifactError(
-            f"{path} is damaged: {len(index)} vectors for {len(entries)} names; make it again"
+            f"{path} is damaged: {len(index)} vectors for {len(name_table)} names; make it again"
         )
-    return index, entries, manifest
+    return index, name_table, manifest
 
 
 def open_search(folder: Path, kind: Kind, candidates: int, threads: int | None = None) -> Index:
@@ -64,7 +64,7 @@ def open_search(folder: Path, kind: Kind, candidates: int, threads: int | None =
 
 
 @contextmanager
-def damage_told(path: Path) -> Iterator[None]:
+def damage_explained(path: Path) -> Iterator[None]:
     """Where the block fails in a way that damage explains, say which file of the index is damaged, if any."""
     try:
         yield
@@ -83,7 +83,7 @@ def require_encoder(path: Path, manifest: Manifest, encoder: Encoder) -> None:
         )
 
 
-def comparable(path: Path, manifest: Manifest, encoder: PortableEncoder) -> PortableEncoder:
+def encoder_of_index(path: Path, manifest: Manifest, encoder: PortableEncoder) -> PortableEncoder:
     """Return the encoder as the index at `path` knows it: whole, or along fewer axes."""
     require_encoder(path, manifest, encoder)
     shape = (encoder.dimension, int(manifest.details["dimension"]))

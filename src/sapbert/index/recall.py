@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.index.entries import Entries
-from sapbert.index.vectors import spread_rows
+from sapbert.index.name_table import NameTable
+from sapbert.index.vectors import evenly_spaced_rows
 from sapbert.protocols import Encoder, Index
 
 SIZE = 200
@@ -24,7 +24,7 @@ WORTH = 0.001
 """Recall that twice the candidates must add."""
 
 
-class Near(NamedTuple):
+class Neighbours(NamedTuple):
     """The nearest rows of each name of a sample, itself left out."""
 
     scores: NDArray[np.float32]
@@ -39,12 +39,12 @@ class Sample(NamedTuple):
     vectors: NDArray[np.float32]
 
     @classmethod
-    def of(cls, entries: Entries, encoder: Encoder) -> Sample:
+    def of(cls, name_table: NameTable, encoder: Encoder) -> Sample:
         """Choose and encode a sample of all names."""
-        rows = spread_rows(len(entries), SIZE)
-        return cls(rows, encoder.encode(entries.folded.take(rows)))
+        rows = evenly_spaced_rows(len(name_table), SIZE)
+        return cls(rows, encoder.encode(name_table.folded.take(rows)))
 
-    def nearest(self, vectors: NDArray[np.float32], start: int) -> Near:
+    def nearest(self, vectors: NDArray[np.float32], start: int) -> Neighbours:
         """Compare with the vectors of the rows from `start` on."""
         scores = self.vectors @ vectors.T
         own = self.rows - start
@@ -53,7 +53,7 @@ class Sample(NamedTuple):
         rows = np.broadcast_to(np.arange(start, start + len(vectors)), scores.shape)
         return _best(scores, rows)
 
-    def recall(self, index: Index, truth: Near) -> float:
+    def recall(self, index: Index, truth: Neighbours) -> float:
         """Return the share of the true neighbours that `index` finds."""
         _, found = index.search(self.vectors, NEIGHBOURS + 1)
         found[found == self.rows[:, np.newaxis]] = -1
@@ -62,7 +62,7 @@ class Sample(NamedTuple):
         return float(hits[real].mean()) if real.any() else 1.0
 
 
-def merged(parts: Sequence[Near]) -> Near:
+def merge_neighbours(parts: Sequence[Neighbours]) -> Neighbours:
     """Put together what was found in all chunks."""
     scores, rows = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
     return _best(scores, rows)
@@ -77,6 +77,6 @@ def choose_candidates(recall_with: Callable[[int], float]) -> tuple[int, float]:
     return candidates, recall
 
 
-def _best(scores: NDArray[np.float32], rows: NDArray[np.int64]) -> Near:
+def _best(scores: NDArray[np.float32], rows: NDArray[np.int64]) -> Neighbours:
     order = np.argsort(-scores, axis=1, kind="stable")[:, :NEIGHBOURS]
-    return Near(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
+    return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))

@@ -58,7 +58,7 @@ class SparseSettings:
             raise ConfigError(f"n-grams have 1 to 3 characters, got {self.shortest} to {self.longest}")
 
 
-class Bags(NamedTuple):
+class NgramCounts(NamedTuple):
     """What some texts contain: n-grams, told by key or number, and how often, text after text."""
 
     offsets: NDArray[np.int64]
@@ -253,7 +253,7 @@ def _count(
     return keys, frequency
 
 
-def _bags(texts: Sequence[str], settings: SparseSettings) -> Bags:
+def _bags(texts: Sequence[str], settings: SparseSettings) -> NgramCounts:
     """Count the n-grams of each text, as keys in ascending order."""
     lengths = np.array([len(text) for text in texts], np.int64)
     ends = np.cumsum(lengths)
@@ -273,7 +273,7 @@ def _bags(texts: Sequence[str], settings: SparseSettings) -> Bags:
     return _tally(np.concatenate(keys), np.concatenate(owners), len(texts))
 
 
-def _tally(keys: NDArray[np.int64], owners: NDArray[np.int64], texts: int) -> Bags:
+def _tally(keys: NDArray[np.int64], owners: NDArray[np.int64], texts: int) -> NgramCounts:
     """Join equal keys of one text."""
     order = np.lexsort((keys, owners))
     keys, owners = keys[order], owners[order]
@@ -282,20 +282,20 @@ def _tally(keys: NDArray[np.int64], owners: NDArray[np.int64], texts: int) -> Ba
     first = np.flatnonzero(new)
     counts = np.diff(np.append(first, len(keys)))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owners[first], minlength=texts))])
-    return Bags(offsets, keys[first], np.minimum(counts, _MOST_COUNTED).astype(np.float32))
+    return NgramCounts(offsets, keys[first], np.minimum(counts, _MOST_COUNTED).astype(np.float32))
 
 
-def _number(bags: Bags, ngrams: NDArray[np.int64]) -> Bags:
+def _number(bags: NgramCounts, ngrams: NDArray[np.int64]) -> NgramCounts:
     """Tell n-grams by number; those that no name has are dropped, as scikit-learn does."""
     numbers = np.searchsorted(ngrams, bags.ngrams)
     here = np.zeros(len(numbers), np.bool_)
     inside = numbers < len(ngrams)
     here[inside] = ngrams[numbers[inside]] == bags.ngrams[inside]
     kept = np.concatenate([[0], np.cumsum(here)])
-    return Bags(kept[bags.offsets], numbers[here], bags.counts[here])
+    return NgramCounts(kept[bags.offsets], numbers[here], bags.counts[here])
 
 
-def _scales(bags: Bags, idf: NDArray[Any]) -> NDArray[np.float32]:
+def _scales(bags: NgramCounts, idf: NDArray[Any]) -> NDArray[np.float32]:
     """1 / length of each text's vector; 0 for a text without n-grams."""
     text = np.repeat(np.arange(len(bags.offsets) - 1), np.diff(bags.offsets))
     squares = np.bincount(text, (bags.counts * idf[bags.ngrams]) ** 2, len(bags.offsets) - 1)

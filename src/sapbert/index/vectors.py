@@ -88,7 +88,7 @@ class Vectors:
 
     def spread(self) -> NDArray[np.int64]:
         """Return a few rows, from the first to the last."""
-        return spread_rows(len(self), _LOOKED_AT)
+        return evenly_spaced_rows(len(self), _LOOKED_AT)
 
     def widened(self) -> Vectors:
         """Return the same vectors in float32, in memory; as they are where they are float32."""
@@ -154,7 +154,7 @@ class VectorWriter(ExitStack):
             self._scales.append(vectors.scales)
 
 
-def quantised(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
+def quantize(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
     """Return unit vectors as they are stored."""
     if precision not in _STEPS:
         return Vectors(vectors.astype(_DTYPES[precision]), None)
@@ -215,7 +215,7 @@ def _widened(data: NDArray[Any]) -> NDArray[np.float32]:
     return floats
 
 
-def checked(
+def check_search(
     index: Index, vectors: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
 ) -> NDArray[np.float32]:
     """Return mentions in the shape that a search needs, or say what is wrong with what a caller gave."""
@@ -229,7 +229,7 @@ def checked(
     return mentions
 
 
-def spread_rows(rows: int, size: int) -> NDArray[np.int64]:
+def evenly_spaced_rows(rows: int, size: int) -> NDArray[np.int64]:
     """Return `size` of so many rows, from the first to the last; all where there are no more."""
     return np.linspace(0, max(0, rows - 1), min(rows, size)).astype(np.int64)
 

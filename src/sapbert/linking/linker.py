@@ -16,9 +16,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Self
 
-from sapbert.defaults import DEFAULT, chosen, is_default, shipped, shipped_calibration
+from sapbert.defaults import DEFAULT, bundled_calibration, bundled_folder, is_default, resolve_default
 from sapbert.errors import ConfigError
-from sapbert.index.entries import Entries
+from sapbert.index.name_table import NameTable
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.candidate import Candidate, MatchedBy
 from sapbert.linking.reranking import RERANKED, rerank
@@ -47,7 +47,7 @@ class Linker:
         self,
         encoder: Encoder,
         search: NameSearch,
-        entries: Entries,
+        name_table: NameTable,
         *,
         fingerprint: str,
         calibration: Calibration | None = None,
@@ -62,7 +62,7 @@ class Linker:
             if strict:
                 raise ConfigError("a calibration is fitted without a reranker; give one of them")
             calibration = None
-        self.entries = entries
+        self.name_table = name_table
         self.fingerprint = fingerprint
         """Of the index."""
         self.encoder = encoder
@@ -96,24 +96,24 @@ class Linker:
         """
         # Not above: a caller with an encoder and an index of its own needs neither of these.
         from sapbert.encoder.onnx import OnnxEncoder
-        from sapbert.index.folder import ENCODER, comparable, open_index
+        from sapbert.index.folder import ENCODER, encoder_of_index, open_index
         from sapbert.linking.hybrid import open_hybrid
 
-        folder = chosen(path, "index")
+        folder = resolve_default(path, "index")
         own, strict = is_default(path), calibration is not None
-        index, entries, manifest = open_index(folder, threads=threads)
+        index, name_table, manifest = open_index(folder, threads=threads)
         if own and calibration is None:
-            calibration = shipped_calibration()
+            calibration = bundled_calibration()
         fitted = None if calibration is None else Calibration.read(calibration, index=manifest.fingerprint)
         weight = sparse_weight if fitted is None else fitted.agreed_weight(sparse_weight)
         if weight is None:
             weight = float(manifest.settings.get("sparse_weight", 0.0))
         search = open_hybrid(index, folder, weight) if weight else DenseSearch(index)
-        encoder = OnnxEncoder.open(shipped("encoder") if own else folder / ENCODER, threads=threads)
+        encoder = OnnxEncoder.open(bundled_folder("encoder") if own else folder / ENCODER, threads=threads)
         return cls(
-            comparable(folder, manifest, encoder),
+            encoder_of_index(folder, manifest, encoder),
             search,
-            entries,
+            name_table,
             fingerprint=manifest.fingerprint,
             calibration=fitted,
             strict=strict,
@@ -126,7 +126,7 @@ class Linker:
         Identifiers may be aliases. A mention of a concept that the index does not have is left out.
         """
         pairs = list(labelled)
-        numbers = self.entries.concepts_of([curie for _, curie in pairs])
+        numbers = self.name_table.concepts_of([curie for _, curie in pairs])
         with self._lock:
             for (mention, _), number in zip(pairs, numbers.tolist(), strict=True):
                 if number >= 0:
@@ -138,7 +138,7 @@ class Linker:
     def is_name(self, mention: str) -> bool:
         """Say whether `mention` is, after folding, a name of the vocabulary or one added to it."""
         text = fold(mention)
-        return text in self._added or int(self.entries.rows_of([text])[0]) >= 0
+        return text in self._added or int(self.name_table.rows_of([text])[0]) >= 0
 
     def link(
         self,
@@ -211,34 +211,36 @@ class Linker:
         for number, nearest in zip(wanting, ranked, strict=True):
             for concept, score, row in nearest:
                 if len(found[number]) < depth and concept not in found[number]:
-                    name = self.entries.texts[row]
+                    name = self.name_table.texts[row]
                     found[number][concept] = self._candidate(concept, name, score, self.search.matched_by)
         return [self._judged(list(own.values()), settings)[:k] for own in found]
 
     def _exact(self, texts: list[str], scope: Scope) -> Iterator[Mapping[int, str]]:
         """Yield, for each mention, the concepts it is a name of, in order, and that name as it is spelled."""
-        entries = self.entries
-        for text, row in zip(texts, entries.rows_of(texts).tolist(), strict=True):
+        name_table = self.name_table
+        for text, row in zip(texts, name_table.rows_of(texts).tolist(), strict=True):
             named = dict(self._added.get(text, {}))
             if scope.concepts is not None:
                 named = {concept: name for concept, name in named.items() if scope.concepts[concept]}
             if row >= 0:
-                links = entries.links_of(row)
-                concepts = entries.link_concepts[links]
+                links = name_table.links_of(row)
+                concepts = name_table.link_concepts[links]
                 if scope.links is not None:
                     concepts = concepts[scope.links[links]]
-                named.update(dict.fromkeys(concepts.tolist(), entries.texts[row]))
+                named.update(dict.fromkeys(concepts.tolist(), name_table.texts[row]))
             yield {concept: named[concept] for concept in sorted(named)}
 
     def _nearest(self, texts: list[str], k: int, scope: Scope) -> list[list[Near]]:
         if not texts:
             return []
         vectors = self.encoder.encode([text[:_READ] for text in texts])
-        return nearest_concepts(self.search, self.entries, texts, vectors, k, scope)
+        return nearest_concepts(self.search, self.name_table, texts, vectors, k, scope)
 
     def _candidate(self, concept: int, name: str, score: float, matched_by: MatchedBy) -> Candidate:
-        entries = self.entries
-        return Candidate(entries.concepts[concept], entries.preferred[concept], name, score, None, matched_by)
+        name_table = self.name_table
+        return Candidate(
+            name_table.concepts[concept], name_table.preferred[concept], name, score, None, matched_by
+        )
 
     def _judged(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
         """Add confidence, and drop what scores too little or is not sure enough."""
@@ -267,7 +269,7 @@ class Linker:
         known = self._scope
         if known is not None and known[0] == settings:
             return known[1]
-        scope = scope_of(self.entries, settings.types, settings.sources, settings.prefixes)
+        scope = scope_of(self.name_table, settings.types, settings.sources, settings.prefixes)
         if scope.rows is not None:
             self._scope = (settings, scope)
         return scope

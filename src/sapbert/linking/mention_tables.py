@@ -17,7 +17,7 @@ import polars as pl
 from sapbert.errors import FormatError, suggestion
 from sapbert.linking.formats.rows import RANK
 from sapbert.linking.mention_source import BOM, COLUMN, MentionRow, Mentions, lines
-from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.tables import (
     csv_delimiter,
     csv_records,
@@ -32,22 +32,22 @@ _PEEKED = 1_000
 """Lines of JSONL that tell its columns."""
 
 
-def read_mentions(path: Path, column: str | None, intake: Intake) -> Mentions:
+def read_mentions(path: Path, column: str | None, inputs: InputReader) -> Mentions:
     """Read mentions from a table (may be gzip); without `column` it is `mention`, or the only one.
 
     A `.txt` without a `column` is no table: one mention a line.
     """
     source = table_source(path)
     if column is None and source.name.lower().endswith(".txt"):
-        return lines(_raw_lines(source, intake), source.name)
-    kind = format_of(source, intake)
+        return lines(_raw_lines(source, inputs), source.name)
+    kind = format_of(source, inputs)
     if kind == "biosyn":
         raise FormatError(source.name, None, "this is a dictionary", hint="give a table of mentions")
     if kind == "parquet":
-        return _parquet(path, source, column, intake)
+        return _parquet(path, source, column, inputs)
     if kind == "jsonl":
-        return _jsonl(source, column, intake)
-    return _delimited(source, kind, column, intake)
+        return _jsonl(source, column, inputs)
+    return _delimited(source, kind, column, inputs)
 
 
 def count_linked(links: Path, mentions: Mentions) -> int | None:
@@ -58,7 +58,7 @@ def count_linked(links: Path, mentions: Mentions) -> int | None:
     asked = (_plain(row.row.get(mentions.column)) for row in mentions.rows)
     count = 0
     try:
-        rows = read_mentions(links, mentions.column, Intake()).rows
+        rows = read_mentions(links, mentions.column, InputReader()).rows
         answered = (row.mention for row in rows if str(row.row.get(RANK)) == "1")
         for one, other in zip_longest(asked, answered):
             if one != other:
@@ -69,13 +69,15 @@ def count_linked(links: Path, mentions: Mentions) -> int | None:
     return count
 
 
-def _raw_lines(source: Source, intake: Intake) -> Iterator[bytes]:
-    with intake.stream(source) as stream:
+def _raw_lines(source: InputFile, inputs: InputReader) -> Iterator[bytes]:
+    with inputs.stream(source) as stream:
         yield from stream
 
 
-def _delimited(source: Source, kind: Literal["csv", "tsv"], column: str | None, intake: Intake) -> Mentions:
-    records = _records(source, kind, intake)
+def _delimited(
+    source: InputFile, kind: Literal["csv", "tsv"], column: str | None, inputs: InputReader
+) -> Mentions:
+    records = _records(source, kind, inputs)
     header = next(records, (1, []))[1]
     chosen = _choose(header, column, source)
     at = header.index(chosen)
@@ -83,18 +85,20 @@ def _delimited(source: Source, kind: Literal["csv", "tsv"], column: str | None, 
     return Mentions(rows, chosen, tuple(header))
 
 
-def _records(source: Source, kind: Literal["csv", "tsv"], intake: Intake) -> Iterator[tuple[int, list[str]]]:
-    header = first_line(source, intake)
-    with intake.stream(source) as stream:
+def _records(
+    source: InputFile, kind: Literal["csv", "tsv"], inputs: InputReader
+) -> Iterator[tuple[int, list[str]]]:
+    header = first_line(source, inputs)
+    with inputs.stream(source) as stream:
         if kind == "csv":
-            yield from csv_records(stream, source.name, intake, delimiter=csv_delimiter(header))
+            yield from csv_records(stream, source.name, inputs, delimiter=csv_delimiter(header))
         else:
             # In TSV quotes are data, here as in vocabularies.
-            yield from csv_records(stream, source.name, intake, delimiter="\t", quoting=csv.QUOTE_NONE)
+            yield from csv_records(stream, source.name, inputs, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _jsonl(source: Source, column: str | None, intake: Intake) -> Mentions:
-    objects = _objects(source, intake)
+def _jsonl(source: InputFile, column: str | None, inputs: InputReader) -> Mentions:
+    objects = _objects(source, inputs)
     first = list(islice(objects, _PEEKED))
     if not first:
         raise FormatError(source.name, None, "the file is empty", hint="one object a line is wanted")
@@ -106,12 +110,12 @@ def _jsonl(source: Source, column: str | None, intake: Intake) -> Mentions:
     return Mentions(rows, chosen, tuple(columns))
 
 
-def _objects(source: Source, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, raw in enumerate(_raw_lines(source, intake), 1):
-        yield from json_objects(raw.removeprefix(BOM) if number == 1 else raw, number, source.name, intake)
+def _objects(source: InputFile, inputs: InputReader) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, raw in enumerate(_raw_lines(source, inputs), 1):
+        yield from json_objects(raw.removeprefix(BOM) if number == 1 else raw, number, source.name, inputs)
 
 
-def _parquet(path: Path, source: Source, column: str | None, intake: Intake) -> Mentions:
+def _parquet(path: Path, source: InputFile, column: str | None, inputs: InputReader) -> Mentions:
     try:
         scan = pl.scan_parquet(path)
         schema = scan.collect_schema()
@@ -119,12 +123,12 @@ def _parquet(path: Path, source: Source, column: str | None, intake: Intake) -> 
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _unreadable(source, error) from error
     chosen = _choose(schema.names(), column, source)
-    rows = _parquet_rows(scan, total, chosen, source, intake)
+    rows = _parquet_rows(scan, total, chosen, source, inputs)
     return Mentions(rows, chosen, tuple(schema.names()), schema)
 
 
 def _parquet_rows(
-    scan: pl.LazyFrame, total: int, column: str, source: Source, intake: Intake
+    scan: pl.LazyFrame, total: int, column: str, source: InputFile, inputs: InputReader
 ) -> Iterator[MentionRow]:
     for start in range(0, total, _ROWS_A_SLICE):
         try:
@@ -133,15 +137,15 @@ def _parquet_rows(
             raise _unreadable(source, error) from error
         for number, row in enumerate(frame.iter_rows(named=True), start + 1):
             yield MentionRow(_text(row[column], source, number), row)
-        intake.progress(source.name, start + frame.height, total)
+        inputs.progress(source.name, start + frame.height, total)
 
 
-def _unreadable(source: Source, error: Exception) -> FormatError:
+def _unreadable(source: InputFile, error: Exception) -> FormatError:
     problem = str(error).partition("\n")[0]
     return FormatError(source.name, None, f"no readable Parquet file: {problem}")
 
 
-def _choose(found: list[str], asked: str | None, source: Source) -> str:
+def _choose(found: list[str], asked: str | None, source: InputFile) -> str:
     """Return the column of mentions."""
     for column in found:
         if found.count(column) > 1:
@@ -161,7 +165,7 @@ def _plain(value: object) -> str | None:
     return str(value) if isinstance(value, int | float) else None
 
 
-def _text(value: object, source: Source, line: int) -> str:
+def _text(value: object, source: InputFile, line: int) -> str:
     text = _plain(value)
     if text is not None:
         return text

@@ -29,7 +29,7 @@ def label_choices(
     Mentions of concepts that the index does not have are left out.
     """
     distinct = list(dict.fromkeys(labelled))
-    known = [own for own in resolve_concepts(distinct, linker.entries.resolve) if own.concept_ids]
+    known = [own for own in resolve_concepts(distinct, linker.name_table.resolve) if own.concept_ids]
     if not known:
         raise no_known_concept(distinct, "the index")
     texts = [mention.text for mention in known]

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.index.entries import Entries
+from sapbert.index.name_table import NameTable
 from sapbert.linking.candidate import MatchedBy
 from sapbert.protocols import Index
 
@@ -92,20 +92,20 @@ class Near(NamedTuple):
 
 
 def scope_of(
-    entries: Entries, types: Sequence[str], sources: Sequence[str], prefixes: Sequence[str]
+    name_table: NameTable, types: Sequence[str], sources: Sequence[str], prefixes: Sequence[str]
 ) -> Scope:
     """Find what filters leave."""
-    selection = entries.select(types=types, sources=sources, prefixes=prefixes)
+    selection = name_table.select(types=types, sources=sources, prefixes=prefixes)
     if selection is None:
-        return Scope(None, None, None, len(entries))
-    concepts = np.zeros(len(entries.concepts), np.bool_)
-    concepts[entries.link_concepts[selection.links]] = True
+        return Scope(None, None, None, len(name_table))
+    concepts = np.zeros(len(name_table.concepts), np.bool_)
+    concepts[name_table.link_concepts[selection.links]] = True
     return Scope(selection.rows, selection.links, concepts, int(selection.rows.sum()))
 
 
 def nearest_concepts(
     search: NameSearch,
-    entries: Entries,
+    name_table: NameTable,
     texts: Sequence[str],
     vectors: NDArray[np.float32],
     k: int,
@@ -113,7 +113,7 @@ def nearest_concepts(
 ) -> list[list[Near]]:
     """Return the best k concepts of each mention, best first.  # vectors: (texts, dimension)"""
     best: list[list[Near]] = [[] for _ in texts]
-    k = min(k, len(entries.concepts))
+    k = min(k, len(name_table.concepts))
     waiting = list(range(len(texts)))
     depth = min(max(64, 8 * k), scope.size)
     while waiting and depth:
@@ -124,7 +124,7 @@ def nearest_concepts(
             own = [texts[number] for number in some]
             scores, rows = search.search(own, vectors[some], depth, allowed=scope.rows)
             floors = _floors(scores, rows, whole=depth >= scope.size)
-            ranked = _concepts_behind(entries, scores, rows, scope)
+            ranked = _concepts_behind(name_table, scores, rows, scope)
             for number, floor, found in zip(some, floors, ranked, strict=True):
                 best[number] = found[:k]
                 if floor is not None and (len(found) < k or found[k - 1].score <= floor):
@@ -135,10 +135,10 @@ def nearest_concepts(
 
 
 def _concepts_behind(
-    entries: Entries, scores: NDArray[np.float32], rows: NDArray[np.int64], scope: Scope
+    name_table: NameTable, scores: NDArray[np.float32], rows: NDArray[np.int64], scope: Scope
 ) -> Iterator[list[Near]]:
     """Yield the concepts behind the rows of each mention, best first.  # scores, rows: (mentions, depth)"""
-    ranked = _rank(entries, scores, rows, scope.links)
+    ranked = _rank(name_table, scores, rows, scope.links)
     bounds = np.searchsorted(ranked.mentions, np.arange(len(rows) + 1)).tolist()
     columns = (ranked.concepts.tolist(), ranked.scores.tolist(), ranked.rows.tolist())
     near = list(map(Near, *columns))
@@ -155,7 +155,7 @@ def _floors(scores: NDArray[np.float32], rows: NDArray[np.int64], *, whole: bool
 
 
 def _rank(
-    entries: Entries,
+    name_table: NameTable,
     scores: NDArray[np.float32],
     rows: NDArray[np.int64],
     allowed: NDArray[np.bool_] | None,
@@ -167,10 +167,10 @@ def _rank(
     mention, column = np.nonzero(rows >= 0)
     row = rows[mention, column]
     score = scores[mention, column].astype(np.float64).round(_DECIMALS)
-    hit, link = entries.links_behind(row)
+    hit, link = name_table.links_behind(row)
     if allowed is not None:
         hit, link = hit[allowed[link]], link[allowed[link]]
-    concept = entries.link_concepts[link].astype(np.int64)
+    concept = name_table.link_concepts[link].astype(np.int64)
     mention, score, row = mention[hit], score[hit], row[hit]
     order = np.lexsort((row, -score, concept, mention))
     first = np.ones(len(order), np.bool_)

@@ -31,7 +31,12 @@ from sapbert.pairs.sampling import draw, repeat
 from sapbert.pairs.settings import Languages, PairSettings
 from sapbert.parallel import ordered_map
 from sapbert.progress import Progress, no_progress
-from sapbert.vocab.columns import append_texts, fold_tidy_names, is_first, maybe_repeated
+from sapbert.vocab.text_columns import (
+    append_texts,
+    fold_tidy_names,
+    is_first_in_group,
+    possibly_repeated_rows,
+)
 from sapbert.vocab.vocabulary import Vocabulary
 
 
@@ -130,7 +135,7 @@ def _distinct_names(part: Path, settings: PairSettings) -> Names:
     texts = fold_tidy_names(frame["name"])
     hashes = texts.hash().to_numpy()
     concepts = frame["concept_id"].rle_id().to_numpy().astype(np.int64)
-    kept = is_first(texts, hashes, concepts) & (texts != "").to_numpy()
+    kept = is_first_in_group(texts, hashes, concepts) & (texts != "").to_numpy()
     rows = np.flatnonzero(kept)
     begins = np.diff(concepts[rows], prepend=-1) != 0
     languages = np.zeros(len(rows), np.int64)
@@ -203,7 +208,7 @@ class PairsWriter:
         append_texts(names.ids, self._ids)
         self._hashes.append(names.hashes)
         for name in ("names", "offsets", "concepts", "pairs"):
-            self._draft.settle(self._path / f"{name}.npy")
+            self._draft.sync_in_background(self._path / f"{name}.npy")
 
     def counts(self) -> dict[str, int]:
         """What was written."""
@@ -217,7 +222,7 @@ class PairsWriter:
     def _write_homonyms(self) -> None:
         hashes = np.concatenate([np.empty(0, np.uint64), *self._hashes])
         self._hashes.clear()
-        rows = maybe_repeated(hashes)
+        rows = possibly_repeated_rows(hashes)
         hashes = hashes[rows]
         order = np.argsort(hashes)
         starts = np.flatnonzero(np.diff(hashes[order], prepend=~hashes[order[:1]]))

@@ -25,8 +25,8 @@ from sapbert.mentions import (
 )
 from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.draw import Names, PairsWriter
-from sapbert.vocab.columns import fold_names
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
+from sapbert.vocab.text_columns import fold_names
 from sapbert.vocab.vocabulary import Vocabulary
 
 
@@ -37,8 +37,8 @@ def pair_mentions(
 
     `prefix` is for ids without one. Mentions without a concept of the vocabulary are left out and counted.
     """
-    intake = Intake()
-    mentions = read_labelled_mentions(table, intake, prefix=prefix)
+    inputs = InputReader()
+    mentions = read_labelled_mentions(table, inputs, prefix=prefix)
     labelled = [own for own in resolve_concepts(mentions, in_vocabulary(vocabulary)) if own.concept_ids]
     if not labelled:
         raise no_known_concept(mentions, vocabulary.path, table=table)
@@ -51,8 +51,8 @@ def pair_mentions(
             writer.add(Names.of(names["concept_id"], names["text"]), rows)
         unknown = mentions.rows - len({mention.row for mention in labelled})
         counts = {**writer.counts(), "mentions": mentions.rows, "mentions without a known concept": unknown}
-        inputs = {vocabulary.path.name: {"fingerprint": vocabulary.fingerprint}, **intake.inputs}
-        draft.seal(KIND, settings={"mentions": table.name, "prefix": prefix}, inputs=inputs, counts=counts)
+        origin = {vocabulary.path.name: {"fingerprint": vocabulary.fingerprint}, **inputs.checksums}
+        draft.seal(KIND, settings={"mentions": table.name, "prefix": prefix}, inputs=origin, counts=counts)
     return Pairs.open(target, verify=False)
 
 

@@ -15,9 +15,9 @@ from sapbert.artifacts import create, create_file
 from sapbert.errors import FormatError, SapbertError
 from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.draw import Names, PairsWriter
-from sapbert.vocab.columns import fold_names, to_curies
-from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.tables import table_source, text_lines
+from sapbert.vocab.text_columns import fold_names, to_curies
 
 _PAIRS_AT_A_TIME = 500_000
 
@@ -37,14 +37,14 @@ def write_reference(pairs: Pairs, target: Path, *, overwrite: bool = False) -> i
 
 
 def read_reference(
-    path: Path, target: Path, intake: Intake, *, prefix: str | None = None, overwrite: bool = False
+    path: Path, target: Path, inputs: InputReader, *, prefix: str | None = None, overwrite: bool = False
 ) -> Pairs:
     """Make a pairs artifact at `target` of the text file at `path` and open it.
 
     Identifiers without a prefix get `prefix` (`umls` for the reference's own files).
     """
     source = table_source(path)
-    rows = _parse(source, intake, prefix)
+    rows = _parse(source, inputs, prefix)
     long = pl.concat([rows.select("concept_id", text="left"), rows.select("concept_id", text="right")])
     names = long.unique().sort("concept_id", "text").with_row_index("row")
     found = rows.join(names.rename({"text": "left", "row": "a"}), on=["concept_id", "left"]).join(
@@ -56,9 +56,9 @@ def read_reference(
             content = Names.of(names["concept_id"], names["text"])
             writer.add(content, numbers.unique().sort("left", "right").to_numpy().astype(np.int64))
         counts = writer.counts()
-        if intake.skipped:
-            counts["bad rows skipped"] = intake.skipped
-        draft.seal(KIND, settings={"prefix": prefix}, inputs=intake.inputs, counts=counts)
+        if inputs.skipped_rows:
+            counts["bad rows skipped"] = inputs.skipped_rows
+        draft.seal(KIND, settings={"prefix": prefix}, inputs=inputs.checksums, counts=counts)
     return Pairs.open(target, verify=False)
 
 
@@ -74,11 +74,11 @@ def _lines(pairs: Pairs, start: int, stop: int) -> pl.Series:
     return pl.select(pl.concat_str(columns, separator="||")).to_series()
 
 
-def _parse(source: Source, intake: Intake, prefix: str | None) -> pl.DataFrame:
+def _parse(source: InputFile, inputs: InputReader, prefix: str | None) -> pl.DataFrame:
     first = 1
     frames = []
-    for block in intake.blocks(source):
-        lines = text_lines(block, first, source, intake)
+    for block in inputs.blocks(source):
+        lines = text_lines(block, first, source, inputs)
         first += block.count(b"\n")
         text = lines["text"].str.strip_chars_end("\r")
         fields = text.str.split_exact("||", 2).struct.unnest().rename(_FIELD_NAMES)
@@ -91,7 +91,7 @@ def _parse(source: Source, intake: Intake, prefix: str | None) -> pl.DataFrame:
         shaped = (frame["count"] == 2) & (frame["left"] != "") & (frame["right"] != "")
         whole = shaped & frame["concept_id"].is_not_null()
         for row in (~whole).arg_true():
-            intake.bad(_bad_line(source.name, lines["line"][row], text[row], shaped=shaped[row]))
+            inputs.reject_row(_bad_line(source.name, lines["line"][row], text[row], shaped=shaped[row]))
         frames.append(
             frame.filter(whole, pl.col("left") != pl.col("right")).select("concept_id", "left", "right")
         )

@@ -194,17 +194,17 @@ async def version(request: Request) -> Version:
 
 
 def _about(served: Served) -> LinkerAbout:
-    linker, entries = served.linker, served.linker.entries
+    linker, name_table = served.linker, served.linker.name_table
     return LinkerAbout(
         name=served.name,
         title=served.title,
         fingerprint=linker.fingerprint,
         encoder=linker.encoder.fingerprint,
-        names=len(entries),
-        concepts=len(entries.concepts),
-        prefixes=entries.prefixes(),
-        sources=[source for source in entries.sources if source],
-        types=list(entries.types),
+        names=len(name_table),
+        concepts=len(name_table.concepts),
+        prefixes=name_table.prefixes(),
+        sources=[source for source in name_table.sources if source],
+        types=list(name_table.types),
         calibrated=linker.calibration is not None,
     )
 

@@ -71,7 +71,7 @@ async def call(exchange: Exchange, served: Served, function: Callable[[], _Resul
 
 def rows_of(served: Served, candidates: Sequence[Candidate]) -> list[Row]:
     """Return candidates as they go over the wire."""
-    numbers = served.linker.entries.concepts_of([candidate.concept_id for candidate in candidates])
+    numbers = served.linker.name_table.concepts_of([candidate.concept_id for candidate in candidates])
     return [
         {
             "concept_id": found.concept_id,

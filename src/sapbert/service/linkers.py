@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sapbert.artifacts import load_manifest
 from sapbert.curies import parse_curie
-from sapbert.defaults import chosen
+from sapbert.defaults import resolve_default
 from sapbert.index.folder import KIND
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import LinkSettings
@@ -28,9 +28,9 @@ class Served:
 
     def types_of(self, concept: int) -> list[str]:
         """Return the types of a concept, by its number."""
-        entries = self.linker.entries
-        start, stop = entries.type_offsets[concept], entries.type_offsets[concept + 1]
-        return [entries.types[number] for number in entries.type_numbers[start:stop].tolist()]
+        name_table = self.linker.name_table
+        start, stop = name_table.type_offsets[concept], name_table.type_offsets[concept + 1]
+        return [name_table.types[number] for number in name_table.type_numbers[start:stop].tolist()]
 
     def settings(self, *, types: Sequence[str] = (), sources: Sequence[str] = ()) -> LinkSettings:
         """Return how to link where nobody says how: exact names first, unless calibrated without."""
@@ -41,14 +41,14 @@ class Served:
     def number_of(self, concept_id: str) -> int | None:
         """Return the number of a concept by identifier or alias, in whatever spelling of its prefix."""
         wanted = [concept_id, parse_curie(concept_id) or concept_id]
-        numbers: list[int] = self.linker.entries.concepts_of(wanted).tolist()
+        numbers: list[int] = self.linker.name_table.concepts_of(wanted).tolist()
         return next((number for number in numbers if number >= 0), None)
 
 
 def verify_indexes(linkers: Mapping[str, LinkerSettings]) -> None:
     """Compare every file of every index with its checksum; an encoder is compared whenever it is opened."""
     for settings in linkers.values():
-        load_manifest(chosen(settings.index, "index"), kind=KIND)
+        load_manifest(resolve_default(settings.index, "index"), kind=KIND)
 
 
 def open_linkers(linkers: Mapping[str, LinkerSettings], *, threads: int | None) -> dict[str, Served]:
@@ -65,9 +65,9 @@ def _open(name: str, settings: LinkerSettings, threads: int | None) -> Served:
     )
     if settings.mentions is not None:
         from sapbert.mentions import no_known_concept, read_labelled_mentions, text_concept_pairs
-        from sapbert.vocab.intake import Intake
+        from sapbert.vocab.input_files import InputReader
 
-        mentions = read_labelled_mentions(settings.mentions, Intake(), prefix=settings.mentions_prefix)
+        mentions = read_labelled_mentions(settings.mentions, InputReader(), prefix=settings.mentions_prefix)
         if not linker.add_mentions(text_concept_pairs(mentions)):
             raise no_known_concept(
                 mentions, settings.index, table=settings.mentions, option="--mentions-prefix"

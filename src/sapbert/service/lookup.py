@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sapbert.arrays import Texts
 from sapbert.curies import canonical_prefix, parse_curie
-from sapbert.index.entries import require_known
+from sapbert.index.name_table import require_known
 from sapbert.linking.search import nearest_concepts, scope_of
 from sapbert.service.linkers import Served
 from sapbert.service.schemas import Concept, Found, MapAnswer, Name, Neighbour, Point
@@ -40,11 +40,11 @@ class Naming(NamedTuple):
 
 def namings(served: Served, concepts: Sequence[int]) -> list[Naming]:
     """Find the names of some concepts, all in one pass."""
-    entries = served.linker.entries
-    links = np.flatnonzero(np.isin(entries.link_concepts, np.array(concepts, np.int32)))
-    rows = np.searchsorted(entries.link_offsets, links, side="right") - 1
+    name_table = served.linker.name_table
+    links = np.flatnonzero(np.isin(name_table.link_concepts, np.array(concepts, np.int32)))
+    rows = np.searchsorted(name_table.link_offsets, links, side="right") - 1
     found: dict[int, dict[int, list[int]]] = {number: {} for number in concepts}
-    owners, sources = entries.link_concepts[links].tolist(), entries.link_sources[links].tolist()
+    owners, sources = name_table.link_concepts[links].tolist(), name_table.link_sources[links].tolist()
     for concept, row, source in zip(owners, rows.tolist(), sources, strict=True):
         found[concept].setdefault(row, []).append(source)
     return [Naming(list(found[number]), list(found[number].values())) for number in concepts]
@@ -52,13 +52,17 @@ def namings(served: Served, concepts: Sequence[int]) -> list[Naming]:
 
 def concept_of(served: Served, number: int, *, neighbours: int) -> Concept:
     """Describe a concept."""
-    entries = served.linker.entries
+    name_table = served.linker.name_table
     [naming] = namings(served, [number])
-    words = [[entries.sources[source] for source in own if entries.sources[source]] for own in naming.sources]
-    names = [Name(name=entries.texts[row], sources=own) for row, own in zip(naming.rows, words, strict=True)]
+    words = [
+        [name_table.sources[source] for source in own if name_table.sources[source]] for own in naming.sources
+    ]
+    names = [
+        Name(name=name_table.texts[row], sources=own) for row, own in zip(naming.rows, words, strict=True)
+    ]
     return Concept(
-        concept_id=entries.concepts[number],
-        preferred_name=entries.preferred[number],
+        concept_id=name_table.concepts[number],
+        preferred_name=name_table.preferred[number],
         types=served.types_of(number),
         sources=sorted({word for own in words for word in own}),
         aliases=aliases_of(served, number),
@@ -70,25 +74,25 @@ def concept_of(served: Served, number: int, *, neighbours: int) -> Concept:
 
 def aliases_of(served: Served, number: int) -> list[str]:
     """Return the other identifiers of a concept."""
-    entries = served.linker.entries
-    return entries.aliases.take(np.flatnonzero(entries.alias_concepts == number))
+    name_table = served.linker.name_table
+    return name_table.aliases.take(np.flatnonzero(name_table.alias_concepts == number))
 
 
 def _neighbours(served: Served, number: int, count: int) -> list[Neighbour]:
     """Return the concepts nearest to the preferred name of one, without itself."""
     if count < 1:
         return []
-    linker, entries = served.linker, served.linker.entries
-    text = fold(entries.preferred[number])
+    linker, name_table = served.linker, served.linker.name_table
+    text = fold(name_table.preferred[number])
     vectors = linker.encoder.encode([text])
     [near] = nearest_concepts(
-        linker.search, entries, [text], vectors, count + 1, scope_of(entries, (), (), ())
+        linker.search, name_table, [text], vectors, count + 1, scope_of(name_table, (), (), ())
     )
     return [
         Neighbour(
-            concept_id=entries.concepts[found.concept],
-            preferred_name=entries.preferred[found.concept],
-            matched_name=entries.texts[found.row],
+            concept_id=name_table.concepts[found.concept],
+            preferred_name=name_table.preferred[found.concept],
+            matched_name=name_table.texts[found.row],
             score=found.score,
         )
         for found in near
@@ -110,34 +114,36 @@ def search(
     Filters are those of linking, and what the index does not know is refused as there; but few names are
     looked at, so each is asked for what it has, instead of all concepts first.
     """
-    entries = served.linker.entries
+    name_table = served.linker.name_table
     spaces = list(map(canonical_prefix, namespaces))
-    require_known(types, entries.types, "type")
+    require_known(types, name_table.types, "type")
     if spaces:
-        require_known(spaces, entries.prefixes(), "prefix")
+        require_known(spaces, name_table.prefixes(), "prefix")
     found: dict[int, Found] = {}
     for number, name in islice(_beginning(served, prefix), _LOOKED_AT):
         if len(found) == skip + limit:
             break
-        curie, own = entries.concepts[number], served.types_of(number)
+        curie, own = name_table.concepts[number], served.types_of(number)
         if (types and set(types).isdisjoint(own)) or (spaces and curie.partition(":")[0] not in spaces):
             continue
-        row = Found(concept_id=curie, preferred_name=entries.preferred[number], matched_name=name, types=own)
+        row = Found(
+            concept_id=curie, preferred_name=name_table.preferred[number], matched_name=name, types=own
+        )
         found.setdefault(number, row)
     return list(found.values())[skip:]
 
 
 def _beginning(served: Served, prefix: str) -> Iterator[tuple[int, str]]:
     """Yield concepts and what of them begins so: an identifier first, then names in order."""
-    entries = served.linker.entries
+    name_table = served.linker.name_table
     if ":" in prefix:
         curie = parse_curie(prefix) or prefix
-        for number in _span(entries.concepts, curie):
-            yield number, entries.preferred[number]
+        for number in _span(name_table.concepts, curie):
+            yield number, name_table.preferred[number]
     text = fold(prefix)
-    for row in _span(entries.folded, text) if text else ():
-        for number in entries.link_concepts[entries.links_of(row)].tolist():
-            yield number, entries.texts[row]
+    for row in _span(name_table.folded, text) if text else ():
+        for number in name_table.link_concepts[name_table.links_of(row)].tolist():
+            yield number, name_table.texts[row]
 
 
 def _span(texts: Texts, beginning: str) -> range:
@@ -149,23 +155,23 @@ def _span(texts: Texts, beginning: str) -> range:
 
 def surroundings(served: Served, mention: str, *, names: int) -> MapAnswer:
     """Lay a mention and the names nearest to it into a plane."""
-    linker, entries = served.linker, served.linker.entries
+    linker, name_table = served.linker, served.linker.name_table
     text = fold(mention)
-    depth = min(names, len(entries))
+    depth = min(names, len(name_table))
     scores, rows = linker.search.search([text], linker.encoder.encode([text]), depth)
     near = [(row, score) for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if row >= 0]
-    vectors = linker.encoder.encode([text, *(entries.folded[row] for row, _ in near)])
+    vectors = linker.encoder.encode([text, *(name_table.folded[row] for row, _ in near)])
     places, explained = _plane(vectors)
     points = []
     for (row, score), (x, y) in zip(near, places[1:].tolist(), strict=True):
-        concepts = entries.link_concepts[entries.links_of(row)].tolist()
+        concepts = name_table.link_concepts[name_table.links_of(row)].tolist()
         points.append(
             Point(
                 x=x,
                 y=y,
-                name=entries.texts[row],
-                concept_ids=[entries.concepts[number] for number in dict.fromkeys(concepts)],
-                preferred_name=entries.preferred[concepts[0]],
+                name=name_table.texts[row],
+                concept_ids=[name_table.concepts[number] for number in dict.fromkeys(concepts)],
+                preferred_name=name_table.preferred[concepts[0]],
                 score=round(score, 6),
             )
         )

@@ -26,7 +26,7 @@ class BadLine(NamedTuple):
 
     offset: int
     """Lines before it in its block."""
-    found: str
+    problem: str
     hint: str
 
 

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from sapbert.artifacts import MANIFEST
 from sapbert.errors import FormatError
 from sapbert.vocab.clusters import Clustering, Ints, Nodes, cluster, connected
-from sapbert.vocab.columns import to_curies
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.schema import XREFS
 from sapbert.vocab.settings import MergeSettings
 from sapbert.vocab.tables import table_source, tsv_batches
+from sapbert.vocab.text_columns import to_curies
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import VocabularyWriter
 
@@ -68,7 +68,7 @@ def merge_vocabularies(
     vocabularies: Sequence[Vocabulary],
     xrefs: Sequence[Path],
     writer: VocabularyWriter,
-    intake: Intake,
+    inputs: InputReader,
     settings: MergeSettings,
 ) -> MergeReport:
     """Write the union of `vocabularies`, joined by `xrefs`: TSV files (concept_id, xref) or vocabularies.
@@ -77,12 +77,12 @@ def merge_vocabularies(
     the other ids become aliases. The earliest vocabulary's preferred name stays preferred.
     """
     for vocabulary in vocabularies:
-        _note(vocabulary, intake)
+        _note(vocabulary, inputs)
     own = [
         vocabulary.names.select("concept_id").unique().collect().to_series() for vocabulary in vocabularies
     ]
     concepts = pl.concat([ids.sort() for ids in own]).unique(maintain_order=True)
-    nodes, left, right = _graph(concepts, vocabularies, xrefs, intake)
+    nodes, left, right = _graph(concepts, vocabularies, xrefs, inputs)
     clustering = cluster(nodes, left, right, trust=settings.trust, max_cluster=settings.max_cluster)
     _write(vocabularies, _moves(concepts, clustering.heads), writer)
     report = _report(concepts, clustering, sum(len(ids) for ids in own))
@@ -93,12 +93,12 @@ def merge_vocabularies(
 
 
 def _graph(
-    concepts: pl.Series, vocabularies: Sequence[Vocabulary], xrefs: Sequence[Path], intake: Intake
+    concepts: pl.Series, vocabularies: Sequence[Vocabulary], xrefs: Sequence[Path], inputs: InputReader
 ) -> tuple[Nodes, Ints, Ints]:
     """Number all ids and the references between them; strings are gone when this returns."""
     numbering = _Numbering(concepts)
     identities = [numbering.edges(_sole_aliases(vocabulary)) for vocabulary in vocabularies]
-    references = [numbering.edges(rows) for path in xrefs for rows in _read_xrefs(path, intake)]
+    references = [numbering.edges(rows) for path in xrefs for rows in _read_xrefs(path, inputs)]
     return numbering.nodes(identities), *numbering.numbered(references)
 
 
@@ -152,10 +152,10 @@ class _Numbering:
         return np.concatenate(found)
 
 
-def _note(vocabulary: Vocabulary, intake: Intake) -> None:
+def _note(vocabulary: Vocabulary, inputs: InputReader) -> None:
     name, record = vocabulary.path.name, {"fingerprint": vocabulary.fingerprint}
-    if intake.inputs.setdefault(name, dict(record)) != record:
-        intake.inputs[str(vocabulary.path)] = dict(record)
+    if inputs.checksums.setdefault(name, dict(record)) != record:
+        inputs.checksums[str(vocabulary.path)] = dict(record)
 
 
 def _sole_aliases(vocabulary: Vocabulary) -> pl.DataFrame:
@@ -168,10 +168,10 @@ def _sole_aliases(vocabulary: Vocabulary) -> pl.DataFrame:
     )
 
 
-def _read_xrefs(path: Path, intake: Intake) -> Iterator[pl.DataFrame]:
+def _read_xrefs(path: Path, inputs: InputReader) -> Iterator[pl.DataFrame]:
     if (path / MANIFEST).is_file():
         vocabulary = Vocabulary.open(path)
-        _note(vocabulary, intake)
+        _note(vocabulary, inputs)
         yield vocabulary.xrefs.collect()
         return
     source = table_source(path)
@@ -182,13 +182,13 @@ def _read_xrefs(path: Path, intake: Intake) -> Iterator[pl.DataFrame]:
             raise FormatError(source.name, 1, problem, hint="concept_id and xref are wanted, parted by a tab")
         return {column: column for column in XREFS}
 
-    for batch in tsv_batches(source, intake, choose):
+    for batch in tsv_batches(source, inputs, choose):
         rows = batch.frame.with_columns(to_curies(batch.frame[column]).alias(column) for column in XREFS)
         bad = rows["concept_id"].is_null() | rows["xref"].is_null()
         for row in bad.arg_true():
             found = " or ".join(repr(text[:80]) for text in batch.frame.row(row))
             hint = "both look like mesh:D009203"
-            intake.bad(FormatError(source.name, batch.line(row), f"{found} is no id", hint=hint))
+            inputs.reject_row(FormatError(source.name, batch.line(row), f"{found} is no id", hint=hint))
         yield rows.filter(~bad)
 
 

@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"\(os error (\d+)\)")
 
 
 @contextmanager
-def system_errors(path: Path) -> Iterator[None]:
+def polars_os_errors(path: Path) -> Iterator[None]:
     """Turn what polars raises when the system refuses to write `path` into what Python raises then."""
     try:
         yield

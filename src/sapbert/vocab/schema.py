@@ -12,8 +12,8 @@ from typing import NamedTuple
 import polars as pl
 from xxhash import xxh3_64_intdigest, xxh3_128
 
-from sapbert.vocab.columns import by_category
 from sapbert.vocab.settings import SCOPES
+from sapbert.vocab.text_columns import map_categories
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
 
@@ -39,16 +39,16 @@ ALIASES: Schema = {"concept_id": pl.String, "alias": pl.String}
 """Other identifiers of the concept itself: retired ones, and those of the concepts merged into it."""
 
 
-class Digestible(NamedTuple):
+class HashInput(NamedTuple):
     """Some rows, as the bytes that a digest takes in."""
 
     rows: int
     columns: dict[str, tuple[bytes, bytes]]
 
 
-def digestible(frame: pl.DataFrame) -> Digestible:
+def hash_input(frame: pl.DataFrame) -> HashInput:
     """Prepare some rows for `TableDigest.update`; made apart from it because this part takes the time."""
-    return Digestible(frame.height, {column.name: _bytes(column) for column in frame})
+    return HashInput(frame.height, {column.name: _bytes(column) for column in frame})
 
 
 class TableDigest:
@@ -58,7 +58,7 @@ class TableDigest:
         self.rows = 0
         self._columns = {name: (xxh3_128(), xxh3_128()) for name in schema}
 
-    def update(self, part: Digestible) -> None:
+    def update(self, part: HashInput) -> None:
         """Take in the next rows."""
         self.rows += part.rows
         for name, hashes in self._columns.items():
@@ -77,6 +77,6 @@ def _bytes(column: pl.Series) -> tuple[bytes, bytes]:
     if column.dtype == pl.Boolean:
         return b"", column.cast(pl.UInt8).to_numpy().tobytes()
     # One number a row that depends on the category's text alone.
-    return b"", by_category(
+    return b"", map_categories(
         column, lambda texts: [xxh3_64_intdigest(text.encode()) for text in texts]
     ).tobytes()

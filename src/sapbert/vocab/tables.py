@@ -24,7 +24,7 @@ import polars as pl
 
 from sapbert.errors import FormatError
 from sapbert.vocab.delimited import Layout
-from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.input_files import InputFile, InputReader, Release
 from sapbert.vocab.settings import Format
 
 FORMATS: Mapping[str, Format] = {
@@ -35,39 +35,39 @@ FORMATS: Mapping[str, Format] = {
     ".parquet": "parquet",
 }
 """File name ending → format; a `.txt` is told by its first line."""
-Choose = Callable[[list[str]], dict[str, str]]
+ChooseColumns = Callable[[list[str]], dict[str, str]]
 """Says which of the columns found plays which role; raises where one is missing."""
-MANY = ("synonyms", "types")
+LIST_ROLES = ("synonyms", "types")
 """Roles whose field may be a list."""
-ROWS_A_BATCH = 200_000
+ROWS_PER_BATCH = 200_000
 _BOM = b"\xef\xbb\xbf"
 _LONGEST_HEADER = 1 << 20
 _LONGEST_FIELD = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TableBatch:
     """Some rows of a table."""
 
     frame: pl.DataFrame
-    """Strings, or lists of strings in the roles of `MANY`; null or empty where the file has nothing."""
+    """Strings, or lists of strings in the roles of `LIST_ROLES`; null or empty where the file has nothing."""
     line: Callable[[int], int]
     """Line of the file where a row of this batch starts; of Parquet its row. Ask in rising order."""
 
 
-def table_source(path: Path) -> Source:
+def table_source(path: Path) -> InputFile:
     """Find the one table at `path`: a file, or the only one of a folder or zip."""
     members = Release(path).members
     if len(members) != 1:
         raise FormatError(path, None, f"there are {len(members)} files in here", hint="give the table itself")
-    return Source(members[0].plain_name, (members[0],))
+    return InputFile(members[0].plain_name, (members[0],))
 
 
-def format_of(source: Source, intake: Intake, *, hint: str = "save it as one of these") -> Format:
+def format_of(source: InputFile, inputs: InputReader, *, hint: str = "save it as one of these") -> Format:
     """Tell the format by the file's name, of a `.txt` by its first line; `hint` is for other names."""
     suffix = PurePosixPath(source.name).suffix.lower()
     if suffix == ".txt":
-        line = first_line(source, intake)
+        line = first_line(source, inputs)
         return "biosyn" if "||" in line else "tsv" if "\t" in line else "csv"
     if suffix not in FORMATS:
         known = ", ".join([*FORMATS, ".txt"])
@@ -75,52 +75,54 @@ def format_of(source: Source, intake: Intake, *, hint: str = "save it as one of 
     return FORMATS[suffix]
 
 
-def first_line(source: Source, intake: Intake) -> str:
+def first_line(source: InputFile, inputs: InputReader) -> str:
     """Return the first line, without its end."""
-    with intake.stream(source) as stream:
+    with inputs.stream(source) as stream:
         line = stream.readline(_LONGEST_HEADER)
     if not line:
         raise FormatError(source.name, None, "the file is empty", hint="a header and rows are wanted")
     return line.removeprefix(_BOM).decode("utf-8", "replace").rstrip("\r\n")
 
 
-def tsv_batches(source: Source, intake: Intake, choose: Choose) -> Iterator[Batch]:
+def tsv_batches(source: InputFile, inputs: InputReader, choose: ChooseColumns) -> Iterator[TableBatch]:
     """Read tab-separated values."""
-    header = first_line(source, intake).split("\t")
+    header = first_line(source, inputs).split("\t")
     roles = choose(header)
     # Columns go by number, because a header may repeat itself; it is then the first row.
     numbers = tuple(str(number) for number in range(len(header)))
     layout = Layout("\t", numbers, hint="fields are parted by tabs")
     picked = {role: str(header.index(column)) for role, column in roles.items()}
-    good_lines = enumerate(_good_lines(source, intake, len(header)))
+    good_lines = enumerate(_good_lines(source, inputs, len(header)))
     rows = 0
-    for frame in intake.frames(source, layout, sorted(set(picked.values()))):
+    for frame in inputs.frames(source, layout, sorted(set(picked.values()))):
         body = frame[1:] if rows == 0 else frame
         start = rows + frame.height - body.height
-        yield Batch(_in_roles(body, picked), partial(_advance, good_lines, start))
+        yield TableBatch(_in_roles(body, picked), partial(_advance, good_lines, start))
         rows += frame.height
 
 
-def csv_batches(source: Source, intake: Intake, choose: Choose) -> Iterator[Batch]:
+def csv_batches(source: InputFile, inputs: InputReader, choose: ChooseColumns) -> Iterator[TableBatch]:
     """Read comma-separated values, or such by semicolons or tabs, in which fields may be quoted."""
-    delimiter = csv_delimiter(first_line(source, intake))
-    with intake.stream(source) as stream:
-        records = csv_records(stream, source.name, intake, delimiter=delimiter)
+    delimiter = csv_delimiter(first_line(source, inputs))
+    with inputs.stream(source) as stream:
+        records = csv_records(stream, source.name, inputs, delimiter=delimiter)
         columns = next(records, (1, [""]))[1]
         roles = choose(columns)
         wanted = [columns.index(column) for column in roles.values()]
-        while rows := list(islice(records, ROWS_A_BATCH)):
+        while rows := list(islice(records, ROWS_PER_BATCH)):
             fields = [[record[index] for _, record in rows] for index in wanted]
             lines = [line for line, _ in rows]
-            yield Batch(_frame(dict(zip(roles, fields, strict=True)), {}), lines.__getitem__)
+            yield TableBatch(_frame(dict(zip(roles, fields, strict=True)), {}), lines.__getitem__)
 
 
-def jsonl_batches(source: Source, intake: Intake, choose: Choose, separator: str) -> Iterator[Batch]:
+def jsonl_batches(
+    source: InputFile, inputs: InputReader, choose: ChooseColumns, separator: str
+) -> Iterator[TableBatch]:
     """Read one JSON object a line; the columns are the keys met in the first block of lines."""
     roles: dict[str, str] | None = None
     first = 1
-    for block in intake.blocks(source):
-        objects = list(json_objects(block, first, source.name, intake))
+    for block in inputs.blocks(source):
+        objects = list(json_objects(block, first, source.name, inputs))
         first += block.count(b"\n")
         if roles is None:
             roles = choose(list(dict.fromkeys(key for _, found in objects for key in found)))
@@ -130,17 +132,19 @@ def jsonl_batches(source: Source, intake: Intake, choose: Choose, separator: str
             try:
                 rows.append([_json_field(role, found.get(key), separator) for role, key in roles.items()])
             except TypeError as error:
-                intake.bad(FormatError(source.name, line, str(error)))
+                inputs.reject_row(FormatError(source.name, line, str(error)))
             else:
                 lines.append(line)
         fields = [[row[index] for row in rows] for index in range(len(roles))]
-        many = {role: pl.List(pl.String) for role in MANY}
-        yield Batch(_frame(dict(zip(roles, fields, strict=True)), many), lines.__getitem__)
+        many = {role: pl.List(pl.String) for role in LIST_ROLES}
+        yield TableBatch(_frame(dict(zip(roles, fields, strict=True)), many), lines.__getitem__)
 
 
-def parquet_batches(path: Path, source: Source, intake: Intake, choose: Choose) -> Iterator[Batch]:
+def parquet_batches(
+    path: Path, source: InputFile, inputs: InputReader, choose: ChooseColumns
+) -> Iterator[TableBatch]:
     """Read a Parquet file that lies on disk as it is."""
-    with intake.stream(source) as stream:
+    with inputs.stream(source) as stream:
         while stream.read(1 << 20):  # the whole file must pass for its checksum
             pass
     try:
@@ -148,9 +152,9 @@ def parquet_batches(path: Path, source: Source, intake: Intake, choose: Choose) 
         schema = scan.collect_schema()
         roles = choose(schema.names())
         fields = [_parquet_field(role, column, schema[column], source) for role, column in roles.items()]
-        for start in range(0, scan.select(pl.len()).collect().item(), ROWS_A_BATCH):
-            frame = scan.slice(start, ROWS_A_BATCH).select(fields).collect()
-            yield Batch(frame, partial(operator.add, start + 1))
+        for start in range(0, scan.select(pl.len()).collect().item(), ROWS_PER_BATCH):
+            frame = scan.slice(start, ROWS_PER_BATCH).select(fields).collect()
+            yield TableBatch(frame, partial(operator.add, start + 1))
     except (pl.exceptions.PolarsError, OSError) as error:
         problem = str(error).partition("\n")[0]
         raise FormatError(source.name, None, f"no readable Parquet file: {problem}") from error
@@ -164,7 +168,7 @@ def csv_delimiter(header: str) -> str:
 def csv_records(
     lines: Iterable[bytes],
     name: str,
-    intake: Intake,
+    inputs: InputReader,
     *,
     delimiter: str,
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
@@ -182,18 +186,22 @@ def csv_records(
         except StopIteration:
             return
         except csv.Error as error:
-            intake.bad(FormatError(name, start, f"broken record: {error}", hint="is a quote left open?"))
+            inputs.reject_row(
+                FormatError(name, start, f"broken record: {error}", hint="is a quote left open?")
+            )
             continue
         if broken:
-            intake.bad(FormatError(name, *broken.popitem(), hint="the file must be UTF-8"))
+            inputs.reject_row(FormatError(name, *broken.popitem(), hint="the file must be UTF-8"))
             broken.clear()
         elif len(record) == (width := width or len(record)):
             yield start, record
         elif any(field.strip() for field in record):
-            intake.bad(FormatError(name, start, f"expected {width} columns, found {len(record)}"))
+            inputs.reject_row(FormatError(name, start, f"expected {width} columns, found {len(record)}"))
 
 
-def json_objects(block: bytes, first: int, name: str, intake: Intake) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_objects(
+    block: bytes, first: int, name: str, inputs: InputReader
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects in the lines of a block, each with its line, counted from `first`."""
     for number, line in enumerate(block.split(b"\n"), first):
         if not line.strip():
@@ -201,18 +209,22 @@ def json_objects(block: bytes, first: int, name: str, intake: Intake) -> Iterato
         try:
             found = json.loads(line)
         except UnicodeDecodeError as error:
-            intake.bad(FormatError(name, number, utf8_problem(line, error), hint="the file must be UTF-8"))
+            inputs.reject_row(
+                FormatError(name, number, utf8_problem(line, error), hint="the file must be UTF-8")
+            )
         except (ValueError, RecursionError) as error:
-            intake.bad(FormatError(name, number, f"no JSON: {error}", hint="one object a line is wanted"))
+            inputs.reject_row(
+                FormatError(name, number, f"no JSON: {error}", hint="one object a line is wanted")
+            )
         else:
             if isinstance(found, dict):
                 yield number, found
             else:
                 problem = f"a {type(found).__name__} instead of an object"
-                intake.bad(FormatError(name, number, problem, hint="one object a line is wanted"))
+                inputs.reject_row(FormatError(name, number, problem, hint="one object a line is wanted"))
 
 
-def text_lines(block: bytes, first: int, source: Source, intake: Intake) -> pl.DataFrame:
+def text_lines(block: bytes, first: int, source: InputFile, inputs: InputReader) -> pl.DataFrame:
     """The lines of a block that are neither blank nor broken, as `line` (counted from `first`) and `text`."""
     try:
         texts = block.decode().split("\n")
@@ -225,7 +237,7 @@ def text_lines(block: bytes, first: int, source: Source, intake: Intake) -> pl.D
                 numbers.append(number)
             except UnicodeDecodeError as error:
                 problem = utf8_problem(raw, error)
-                intake.bad(FormatError(source.name, number, problem, hint="the file must be UTF-8"))
+                inputs.reject_row(FormatError(source.name, number, problem, hint="the file must be UTF-8"))
     lines = pl.DataFrame({"line": numbers, "text": texts}, schema={"line": pl.Int64, "text": pl.String})
     return lines.filter(pl.col("text").str.strip_chars() != "")
 
@@ -243,9 +255,9 @@ def _frame(fields: Mapping[str, list[Any]], types: Mapping[str, Any]) -> pl.Data
     return pl.DataFrame(fields, schema={role: types.get(role, pl.String) for role in fields})
 
 
-def _good_lines(source: Source, intake: Intake, width: int) -> Iterator[int]:
-    """Yield the number of each line that `Intake.frames` makes a row of: a second look, for errors only."""
-    with intake.stream(source) as stream:
+def _good_lines(source: InputFile, inputs: InputReader, width: int) -> Iterator[int]:
+    """Yield the number of each line that `InputReader.frames` makes a row of; used for errors only."""
+    with inputs.stream(source) as stream:
         for number, raw in enumerate(stream, 1):
             line = raw.removeprefix(_BOM) if number == 1 else raw
             if line.strip() and line.count(b"\t") == width - 1 and _decodes(line):
@@ -276,7 +288,7 @@ def _decoded(lines: Iterable[bytes], broken: dict[int, str]) -> Iterator[str]:
 
 
 def _json_field(role: str, value: object, separator: str) -> str | list[str] | None:
-    if role in MANY:
+    if role in LIST_ROLES:
         if isinstance(value, list):
             return [text for text in (_json_text(role, item) for item in value) if text is not None]
         text = _json_text(role, value)
@@ -295,8 +307,8 @@ def _json_text(role: str, value: object) -> str | None:
     raise TypeError(f"the {role} is a {type(value).__name__}")
 
 
-def _parquet_field(role: str, column: str, dtype: pl.DataType, source: Source) -> pl.Expr:
-    if role in MANY and dtype == pl.List:
+def _parquet_field(role: str, column: str, dtype: pl.DataType, source: InputFile) -> pl.Expr:
+    if role in LIST_ROLES and dtype == pl.List:
         return pl.col(column).cast(pl.List(pl.String)).alias(role)
     if dtype.is_nested():
         raise FormatError(source.name, None, f"the column {column!r} holds no text but {dtype}")

@@ -15,7 +15,7 @@ import polars as pl
 from sapbert.artifacts import Manifest, load_manifest
 from sapbert.curies import parse_curie
 from sapbert.text import fold
-from sapbert.vocab.columns import fold_tidy_names
+from sapbert.vocab.text_columns import fold_tidy_names
 from sapbert.vocab.writer import KIND, TABLES
 
 

@@ -24,27 +24,27 @@ from numpy.typing import NDArray
 from sapbert.artifacts import Draft, create, fingerprint_of
 from sapbert.errors import SapbertError
 from sapbert.parallel import ordered_map
-from sapbert.vocab.columns import tidy_names
-from sapbert.vocab.concepts import Concepts, first_rows, whole_concepts
-from sapbert.vocab.intake import Intake
-from sapbert.vocab.order import distinct_names
-from sapbert.vocab.parquet import system_errors
+from sapbert.vocab.input_files import InputReader
+from sapbert.vocab.names_by_concept import NamesByConcept, regroup_by_concept, run_starts
+from sapbert.vocab.parquet import polars_os_errors
 from sapbert.vocab.schema import (
     ALIASES,
     NAMES,
     TYPES,
     XREFS,
-    Digestible,
+    HashInput,
     Schema,
     Scope,
     TableDigest,
-    digestible,
+    hash_input,
 )
+from sapbert.vocab.sorting import sort_distinct_names
+from sapbert.vocab.text_columns import tidy_names
 
 KIND = "vocabulary"
-ROWS_A_PART = 250_000
+ROWS_PER_PART = 250_000
 """Rows held at a time; a part of the names table has at least as many, but for the last."""
-HELD_BYTES = 7 << 27
+SPOOL_MEMORY_BYTES = 7 << 27
 """Names that wait in memory; those beyond wait on disk."""
 _VIEW = 16
 """Bytes that polars leaves out of its estimates for each string: what points to its text."""
@@ -66,7 +66,7 @@ TABLES: Mapping[str, Schema] = {"names": NAMES, **FACTS}
 class Spooled(NamedTuple):
     """Names that wait."""
 
-    names: Concepts | Path | None
+    names: NamesByConcept | Path | None
     """Themselves, or the file they were written to; None where there are none."""
     first_id: str
     last_id: str
@@ -85,9 +85,9 @@ class VocabularyWriter:
         self._spool = draft.path / "spool"
         self._spool.mkdir()
         self._numbers = count()
-        self._room = HELD_BYTES
+        self._room = SPOOL_MEMORY_BYTES
         self._room_lock = Lock()
-        self._spooled: deque[Concepts | Path] = deque()
+        self._spooled: deque[NamesByConcept | Path] = deque()
         self._sorted = True
         self._last_id = ""
         self._late: list[pl.DataFrame] = [pl.DataFrame(schema=SPOOL)]
@@ -95,9 +95,9 @@ class VocabularyWriter:
 
     def add(self, names: pl.DataFrame) -> None:
         """Add names with the columns of `SPOOL`; `rank`, `language`, `source` and `scope` may be left out."""
-        self.keep(self.spool(Concepts.of(names.with_columns(pl.col("concept_id").cast(pl.String)))))
+        self.keep(self.spool(NamesByConcept.of(names.with_columns(pl.col("concept_id").cast(pl.String)))))
 
-    def spool(self, concepts: Concepts) -> Spooled:
+    def spool(self, concepts: NamesByConcept) -> Spooled:
         """Do the part of `add` that takes time, on any thread; `keep` does the rest."""
         conform = concepts._replace(names=_conform(concepts.names, {**_NAME, "concept": pl.UInt32}))
         named = conform.keeping(_tidied(conform.names))
@@ -106,7 +106,7 @@ class VocabularyWriter:
             return Spooled(None, "", "", in_order=True)
         return Spooled(self._lay_aside(named), ids[0], ids[-1], in_order=ids.is_sorted())
 
-    def _lay_aside(self, concepts: Concepts) -> Concepts | Path:
+    def _lay_aside(self, concepts: NamesByConcept) -> NamesByConcept | Path:
         names, ids = concepts.names, concepts.ids
         size = names.estimated_size() + ids.estimated_size() + _VIEW * (names.height + len(ids))
         with self._room_lock:
@@ -136,13 +136,13 @@ class VocabularyWriter:
         """Add to a count that is reported at the end."""
         self.counts[what] = self.counts.get(what, 0) + int(number)
 
-    def finish(self, settings: Mapping[str, Any], intake: Intake) -> None:
+    def finish(self, settings: Mapping[str, Any], inputs: InputReader) -> None:
         """Turn all that was added into the tables of the artifact and seal it."""
         late = _sorted_by_concept(self._late)
         facts = {table: _sorted_by_concept(frames) for table, frames in self._facts.items()}
         tables = {name: _TableWriter(self._draft, name, schema) for name, schema in TABLES.items()}
 
-        def write_part(numbered: tuple[int, Concepts]) -> tuple[int, dict[str, Digestible]]:
+        def write_part(numbered: tuple[int, NamesByConcept]) -> tuple[int, dict[str, HashInput]]:
             number, piece = numbered
             whole = _canonical(_complete(piece, late))
             rows = {"names": whole.with_ids().select(list(NAMES))}
@@ -150,7 +150,7 @@ class VocabularyWriter:
             return len(whole.ids), {name: tables[name].write(number, part) for name, part in rows.items()}
 
         concepts = 0
-        parts = enumerate(whole_concepts(self._take_spool(), ROWS_A_PART))
+        parts = enumerate(regroup_by_concept(self._take_spool(), ROWS_PER_PART))
         for found, written in ordered_map(write_part, parts):
             concepts += found
             for name, part in written.items():
@@ -159,33 +159,36 @@ class VocabularyWriter:
         rows = {name: table.digest.rows for name, table in tables.items()}
         if not rows["names"]:
             raise SapbertError("no name is left to write; is a filter too narrow?")
-        if intake.skipped:
-            self.count("bad rows skipped", intake.skipped)
+        if inputs.skipped_rows:
+            self.count("bad rows skipped", inputs.skipped_rows)
         self._draft.seal(
             KIND,
             fingerprint=fingerprint_of({name: table.digest.hexdigest() for name, table in tables.items()}),
             settings=settings,
-            inputs=intake.inputs,
+            inputs=inputs.checksums,
             counts={"concepts": concepts, **rows, **self.counts},
-            details={"type_labels": dict(sorted(self.type_labels.items())), "skipped": intake.examples},
+            details={
+                "type_labels": dict(sorted(self.type_labels.items())),
+                "skipped": inputs.skipped_examples,
+            },
         )
 
-    def _take_spool(self) -> Iterator[Concepts]:
+    def _take_spool(self) -> Iterator[NamesByConcept]:
         """Yield what was spooled in order of concept, letting go of each."""
         pieces = (_fetch(self._spooled.popleft()) for _ in range(len(self._spooled)))
         if self._sorted:
             yield from pieces
         else:
             joined = pl.concat(piece.with_ids() for piece in pieces).sort("concept_id")
-            yield from map(Concepts.of, joined.iter_slices(ROWS_A_PART))
+            yield from map(NamesByConcept.of, joined.iter_slices(ROWS_PER_PART))
 
 
-def _fetch(names: Concepts | Path) -> Concepts:
-    if isinstance(names, Concepts):
+def _fetch(names: NamesByConcept | Path) -> NamesByConcept:
+    if isinstance(names, NamesByConcept):
         return names
     frame = pl.read_ipc(names)
     names.unlink()
-    return Concepts.of(frame)
+    return NamesByConcept.of(frame)
 
 
 class _TableWriter:
@@ -197,26 +200,26 @@ class _TableWriter:
         self._folder.mkdir()
         self.digest = TableDigest(schema)
 
-    def write(self, number: int, part: pl.DataFrame) -> Digestible:
+    def write(self, number: int, part: pl.DataFrame) -> HashInput:
         """Write a part, from any thread; the digest must be given what this returns in order of parts."""
         if not part.is_empty():
             file = self._folder / f"{number:05}.parquet"
-            with system_errors(file):
+            with polars_os_errors(file):
                 # Statistics of names take a quarter of the time, and help no question that is asked here.
                 part.write_parquet(file, compression=COMPRESSION, statistics=False)
-            self._draft.settle(file)
-        return digestible(part)
+            self._draft.sync_in_background(file)
+        return hash_input(part)
 
 
 @contextmanager
 def write_vocabulary(
-    target: Path, settings: Mapping[str, Any], intake: Intake, *, overwrite: bool = False
+    target: Path, settings: Mapping[str, Any], inputs: InputReader, *, overwrite: bool = False
 ) -> Iterator[VocabularyWriter]:
     """Give out a writer; when the block ends, what was added is the vocabulary artifact at `target`."""
     with create(target, overwrite=overwrite) as draft:
         writer = VocabularyWriter(draft)
         yield writer
-        writer.finish(settings, intake)
+        writer.finish(settings, inputs)
 
 
 def _conform(names: pl.DataFrame, schema: Schema) -> pl.DataFrame:
@@ -258,7 +261,7 @@ def _tidied(names: pl.DataFrame) -> pl.DataFrame:
     return tidy if kept.all() else tidy.filter(kept)
 
 
-def _complete(piece: Concepts, late: pl.DataFrame) -> Concepts:
+def _complete(piece: NamesByConcept, late: pl.DataFrame) -> NamesByConcept:
     """Add their late names to the concepts of a piece."""
     near = _near(piece.ids, late)
     owners = pl.DataFrame({"concept_id": piece.ids}).with_row_index("concept")
@@ -266,10 +269,10 @@ def _complete(piece: Concepts, late: pl.DataFrame) -> Concepts:
     return piece._replace(names=pl.concat([piece.names, added])) if len(added) else piece
 
 
-def _canonical(piece: Concepts) -> Concepts:
+def _canonical(piece: NamesByConcept) -> NamesByConcept:
     """Sort the tidy names of whole concepts, drop repeated ones and mark the preferred."""
-    names = distinct_names(piece.names)
-    preferred = _first_of_best(names["rank"], first_rows(names["concept"], names["language"]))
+    names = sort_distinct_names(piece.names)
+    preferred = _first_of_best(names["rank"], run_starts(names["concept"], names["language"]))
     return piece._replace(names=names.with_columns(preferred=preferred))
 
 

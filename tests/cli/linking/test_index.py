@@ -58,10 +58,10 @@ def test_an_index_finds_its_own_names_with_its_own_encoder(
 ) -> None:
     assert sapbert("index", names, "--model", model, "-o", tmp_path / "index", "--variant", "fp32").code == 0
 
-    index, entries, _ = open_index(tmp_path / "index")
+    index, name_table, _ = open_index(tmp_path / "index")
     encoder = OnnxEncoder.open(tmp_path / "index" / "encoder")
     scores, rows = index.search(encoder.encode([fold("Heart Attack")]), 1)
-    assert entries.texts[int(rows[0, 0])] == "heart attack"
+    assert name_table.texts[int(rows[0, 0])] == "heart attack"
     assert scores[0, 0] == pytest.approx(1)
     assert encoder.variant == "fp32"
 
@@ -146,7 +146,7 @@ def test_without_torch_such_a_model_is_an_error_that_says_what_to_do(
 def test_ctrl_c_keeps_what_is_finished_and_says_where(
     sapbert: Sapbert, names: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "ROWS_A_CHUNK", 100)
+    monkeypatch.setattr(build, "ROWS_PER_CHUNK", 100)
     encode = OnnxEncoder.encode
     calls: list[int] = []
 

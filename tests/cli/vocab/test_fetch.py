@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sapbert.cache import cache_folder
 from sapbert.fetch import catalogue
-from sapbert.home import home
 from tests.cli.conftest import Sapbert, refused
 from tests.conftest import GOLDEN
 from tests.fetch.conftest import Server, server
@@ -84,9 +84,9 @@ def test_what_can_be_had_again_is_kept_where_the_system_says(
     }
     for platform, folder in expected.items():
         monkeypatch.setattr("sys.platform", platform)
-        assert home() == folder
+        assert cache_folder() == folder
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert home() == tmp_path / ".cache" / "sapbert"
+    assert cache_folder() == tmp_path / ".cache" / "sapbert"
     monkeypatch.setenv("SAPBERT_HOME", "~/mine")
-    assert home() == tmp_path / "mine"
+    assert cache_folder() == tmp_path / "mine"

@@ -10,9 +10,9 @@ from sapbert.errors import ArtifactError
 from sapbert.index.build import build_index
 from sapbert.index.flat import FlatIndex
 from sapbert.index.folder import open_index
-from sapbert.index.recall import SIZE, Sample, choose_candidates, merged
+from sapbert.index.recall import SIZE, Sample, choose_candidates, merge_neighbours
 from sapbert.index.settings import IndexSettings, Kind, Precision
-from sapbert.index.vectors import quantised
+from sapbert.index.vectors import quantize
 from sapbert.resumable import run_folder
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.index.building.conftest import Build
@@ -26,10 +26,10 @@ def test_an_index_holds_a_vector_for_each_name(
 ) -> None:
     path = build(vocabulary, kind=kind, precision=precision)
 
-    index, entries, manifest = open_index(path)
-    names = entries.folded.span(0, len(entries))
+    index, name_table, manifest = open_index(path)
+    names = name_table.folded.span(0, len(name_table))
     scores, rows = index.search(NgramEncoder().encode(names), 1)
-    assert len(index) == len(entries) == 450
+    assert len(index) == len(name_table) == 450
     assert scores[:, 0] == pytest.approx(np.ones(450), abs=0.05 if precision is Precision.INT4 else 2e-3)
     assert [names[row] for row in rows[:, 0]] == names
     assert manifest.details["kind"] == kind
@@ -95,8 +95,8 @@ def test_the_recall_in_the_manifest_is_that_against_an_exact_search(
     monkeypatch.setattr("sapbert.index.recall.MOST_CANDIDATES", 12)
     path = build(vocabulary, kind=Kind.ANN)
 
-    index, entries, manifest = open_index(path)
-    names = entries.folded.span(0, len(entries))
+    index, name_table, manifest = open_index(path)
+    names = name_table.folded.span(0, len(name_table))
     vectors = NgramEncoder().encode(names)
     sample = np.unique(np.linspace(0, 449, SIZE).astype(int))
     cosines = vectors[sample] @ vectors.T
@@ -113,9 +113,11 @@ def test_recall_tells_what_rounding_lost(precision: Precision) -> None:
     vectors = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     sample = Sample(np.arange(0, 3000, 15), vectors[::15])
-    truth = merged([sample.nearest(vectors[start : start + 700], start) for start in range(0, 3000, 700)])
+    truth = merge_neighbours(
+        [sample.nearest(vectors[start : start + 700], start) for start in range(0, 3000, 700)]
+    )
 
-    recall = sample.recall(FlatIndex(quantised(vectors, precision)), truth)
+    recall = sample.recall(FlatIndex(quantize(vectors, precision)), truth)
 
     cosines = vectors[::15] @ vectors.T
     cosines[np.arange(200), sample.rows] = -1

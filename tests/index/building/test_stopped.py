@@ -67,7 +67,7 @@ class Killed(NgramEncoder):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().encode(names)
 
-build.ROWS_A_CHUNK, build.ROWS_A_CALL = 100, 30
+build.ROWS_PER_CHUNK, build.ROWS_PER_CALL = 100, 30
 vocabulary, target = map(Path, sys.argv[1:])
 build.build_index(Vocabulary.open(vocabulary), Killed(), target, IndexSettings())
 """

@@ -10,7 +10,7 @@ from sapbert.errors import ArtifactError, ConfigError
 from sapbert.index.folder import open_index, require_encoder
 from sapbert.index.recall import SIZE
 from sapbert.index.settings import Kind, Precision
-from sapbert.index.vectors import quantised
+from sapbert.index.vectors import quantize
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.index.building.conftest import Build, contents, names_of
 from tests.index.conftest import MakeVocabulary, NgramEncoder
@@ -74,9 +74,9 @@ def test_vectors_that_were_rounded_stay_as_they_are(
     rows: int, dimension: int, precision: Precision, seed: int
 ) -> None:
     vectors = np.random.default_rng(seed).standard_normal((rows, 2 * dimension)).astype(np.float32)
-    once = quantised(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), precision)
+    once = quantize(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), precision)
 
-    twice = quantised(once.floats(slice(None)), precision)
+    twice = quantize(once.floats(slice(None)), precision)
 
     assert np.array_equal(once.data, twice.data)
     assert np.array_equal(once.floats(slice(None)), twice.floats(slice(None)))

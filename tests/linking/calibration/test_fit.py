@@ -38,10 +38,10 @@ MENTIONS = [
 
 def hybrid(bench: Bench, folder: Path, weight: float = 1.0) -> Linker:
     folder.mkdir()
-    write_sparse(bench.entries.folded, folder, SparseSettings())
+    write_sparse(bench.name_table.folded, folder, SparseSettings())
     vectors = Vectors(bench.index.vectors, None)
     search = HybridSearch(bench.index, vectors, SparseIndex.open(folder), weight)
-    return Linker(bench.encoder, search, bench.entries, fingerprint="f00d")
+    return Linker(bench.encoder, search, bench.name_table, fingerprint="f00d")
 
 
 def test_a_calibration_says_how_often_such_answers_were_right(bench: Bench) -> None:
@@ -71,7 +71,7 @@ def test_the_threshold_reaches_the_wanted_precision(bench: Bench) -> None:
     assert fitted.threshold is not None
     assert fitted.report["chosen"]["precision"] >= 0.95
     assert 0 < fitted.report["chosen"]["coverage"] < 1
-    linker = Linker(bench.encoder, bench.linker.search, bench.entries, fingerprint="", calibration=fitted)
+    linker = Linker(bench.encoder, bench.linker.search, bench.name_table, fingerprint="", calibration=fitted)
     answers = linker.link([mention.text for mention in labelled], k=1)
     assert any(not found for found in answers[len(MENTIONS) :])
     assert all(found[0].confidence is not None for found in answers if found)

@@ -65,7 +65,7 @@ def test_a_mention_comes_once_for_each_meaning(label: Label) -> None:
     assert texts_of(labelled) == ["heart atack", "colds", "colds", "chest pains", "infarctions"]
     assert labelled.manifest.counts["mentions without a known concept"] == 1
     gold = np.split(labelled.gold_concepts, labelled.gold_offsets[1:-1])
-    assert [[labelled.entries.concepts[number] for number in own] for own in gold] == [
+    assert [[labelled.name_table.concepts[number] for number in own] for own in gold] == [
         ["x:1"],
         ["x:3"],
         ["x:2"],
@@ -93,13 +93,13 @@ def test_damage_is_found_on_opening(label: Label) -> None:
 
 def test_right_is_what_names_a_gold_concept(label: Label) -> None:
     labelled = label()
-    rows = np.array([[*range(len(labelled.entries)), -1]] * len(labelled))
+    rows = np.array([[*range(len(labelled.name_table)), -1]] * len(labelled))
     wanted = ["x:1", "x:3", "x:2", "x:4", "x:1 x:5"]
     named: dict[str, set[str]] = {}
     for concept, name in ((row[0], row[1]) for row in ROWS):
         named.setdefault(fold(name), set()).add(concept)
     expected = [
-        [*(bool(named[labelled.entries.folded[row]] & set(own.split())) for row in own_rows[:-1]), False]
+        [*(bool(named[labelled.name_table.folded[row]] & set(own.split())) for row in own_rows[:-1]), False]
         for own, own_rows in zip(wanted, rows.tolist(), strict=True)
     ]
 
@@ -131,7 +131,7 @@ def test_candidates_are_mixed_as_the_original_does(
 def oracle(labelled: BiosynDataset, encoder: NgramEncoder, k: int, share: float) -> list[list[int]]:
     """Look at every name for every mention, one by one."""
     sklearn = pytest.importorskip("sklearn.feature_extraction.text")
-    names = labelled.entries.folded.span(0, len(labelled.entries))
+    names = labelled.name_table.folded.span(0, len(labelled.name_table))
     vectorizer = sklearn.TfidfVectorizer(analyzer="char", ngram_range=(1, 2)).fit(names)
     spelled, vectors = vectorizer.transform(names).toarray(), encoder.encode(names)
     found = []
@@ -163,7 +163,7 @@ def test_the_search_finds_what_a_look_at_every_name_finds(
 
     assert found.rows.tolist() == oracle(labelled, encoder, 4, share)
     for text, rows, dense in zip(texts_of(labelled), found.rows, found.dense, strict=True):
-        names = labelled.entries.folded.take(rows)
+        names = labelled.name_table.folded.take(rows)
         assert dense == pytest.approx(encoder.encode(names) @ encoder.encode([text])[0], abs=0.02)
     assert not (tmp_path / "run" / "vectors").exists()
 
@@ -172,9 +172,9 @@ def test_a_mention_that_is_a_name_learns_from_the_other_names(label: Label, tmp_
     labelled = label(ROWS, [("myocardial infarction", "x:1")])
     found = CandidateSearch(labelled, tmp_path / "run", 8).seek(NgramEncoder(), 0.5)
 
-    named = labelled.entries.folded.take(found.rows[0][found.rows[0] >= 0])
+    named = labelled.name_table.folded.take(found.rows[0][found.rows[0] >= 0])
     assert sorted(named) == sorted({fold(row[1]) for row in ROWS} - {"myocardial infarction"})
-    assert labelled.entries.folded.take(found.rows[0][found.right[0]]) == ["heart attack"]
+    assert labelled.name_table.folded.take(found.rows[0][found.right[0]]) == ["heart attack"]
 
 
 def test_where_names_are_few_candidates_are_fewer(label: Label, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_where_names_are_few_candidates_are_fewer(label: Label, tmp_path: Path) 
 def test_every_name_and_mention_is_encoded_once(label: Label, tmp_path: Path) -> None:
     labelled, encoder = label(), NgramEncoder()
     CandidateSearch(labelled, tmp_path / "run", 4).seek(encoder, 0.5)
-    names = labelled.entries.folded.span(0, len(labelled.entries))
+    names = labelled.name_table.folded.span(0, len(labelled.name_table))
     assert encoder.encoded == [*names, *texts_of(labelled)]
 
 

@@ -194,7 +194,7 @@ def test_names_that_stay_are_the_base_s_and_get_no_gradient(
     losses = []
     for mention in batch:
         if candidates.right[mention].any():
-            names = labelled.entries.folded.take(candidates.rows[mention])
+            names = labelled.name_table.folded.take(candidates.rows[mention])
             own = run._vectors(labelled.mentions.take([mention]))[0]
             scores = run.settings.scale * torch.from_numpy(base.encode(names)) @ own
             losses.append(marginal_loss(scores[None], torch.from_numpy(candidates.right[mention])[None]))

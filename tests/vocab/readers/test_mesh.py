@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError, FormatError
 from sapbert.text import tidy
-from sapbert.vocab.intake import Intake, Release
+from sapbert.vocab.input_files import InputReader, Release
 from sapbert.vocab.readers.mesh import _records, read_mesh
 from sapbert.vocab.readers.settings import MeshSettings
 from sapbert.vocab.vocabulary import Concept, Vocabulary
@@ -184,7 +184,7 @@ def test_a_record_is_let_go_when_the_next_is_read(tmp_path: Path) -> None:
     [source] = Release(path).find_all("desc.xml")
     held: list[weakref.ref[ET.Element]] = []
 
-    for found in _records(source, Intake()):
+    for found in _records(source, InputReader()):
         assert all(element() is None for element in held)
         held.append(weakref.ref(found.element))
         del found
@@ -202,7 +202,7 @@ def test_line_ends_and_a_byte_order_mark_change_nothing(read: Read, tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"desc\.xml: the file is empty \(fetch it again\)"),
+        (b"", r"desc\.xml: the file is empty \(download it again\)"),
         (
             b"<QualifierRecordSet/>",
             r"desc\.xml: expected DescriptorRecordSet or .*, found QualifierRecordSet",
@@ -227,7 +227,7 @@ def test_a_gzip_that_was_cut_off_is_refused(read: Read, tmp_path: Path) -> None:
     path = tmp_path / "desc2026.xml.gz"
     path.write_bytes(gzip.compress(DESC.read_bytes())[:-20])
 
-    with pytest.raises(FormatError, match=r"desc2026\.xml\.gz: damaged or cut off"):
+    with pytest.raises(FormatError, match=r"desc2026\.xml\.gz: damaged or truncated"):
         mesh(read, path)
 
 

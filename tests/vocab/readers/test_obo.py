@@ -40,7 +40,7 @@ def read_text(read: Read, tmp_path: Path) -> ReadText:
     ) -> Vocabulary:
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read(lambda writer, intake: read_obo(path, writer, intake, settings), on_error=on_error)
+        return read(lambda writer, inputs: read_obo(path, writer, inputs, settings), on_error=on_error)
 
     return run
 
@@ -136,7 +136,7 @@ def test_an_id_that_is_no_curie_is_dropped_and_counted(read_text: ReadText) -> N
 
 
 def test_windows_lines_and_a_byte_order_mark_change_nothing(read: Read, read_text: ReadText) -> None:
-    plain = read(lambda writer, intake: read_obo(IFO, writer, intake, ALL_SCOPES))
+    plain = read(lambda writer, inputs: read_obo(IFO, writer, inputs, ALL_SCOPES))
 
     content = IFO.read_text(encoding="utf-8").replace("\n", "\r\n")
 
@@ -147,13 +147,13 @@ def test_windows_lines_and_a_byte_order_mark_change_nothing(read: Read, read_tex
 def test_where_blocks_are_cut_does_not_matter(
     read: Read, read_text: ReadText, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    whole = read(lambda writer, intake: read_obo(IFO, writer, intake, ALL_SCOPES))
+    whole = read(lambda writer, inputs: read_obo(IFO, writer, inputs, ALL_SCOPES))
     broken = IFO.read_text(encoding="utf-8") + '\n[Term]\nid: IFO:9\nsynonym: "a\n'
     line = broken.count("\n")
 
-    monkeypatch.setattr("sapbert.vocab.intake.BLOCK_BYTES", size)
+    monkeypatch.setattr("sapbert.vocab.input_files.BLOCK_BYTES", size)
 
-    cut = read(lambda writer, intake: read_obo(IFO, writer, intake, ALL_SCOPES))
+    cut = read(lambda writer, inputs: read_obo(IFO, writer, inputs, ALL_SCOPES))
     assert cut.fingerprint == whole.fingerprint
     with pytest.raises(FormatError, match=rf"^invented.obo:{line}: cannot read the synonym"):
         read_text(broken)
@@ -221,9 +221,9 @@ def test_bad_lines_are_skipped_and_counted_on_request(read_text: ReadText) -> No
         (
             "cut.obo.gz",
             gzip.compress(b"[Term]\nid: A:1\n" * 99, mtime=0)[:-9],
-            r"cut.obo.gz: damaged or cut off",
+            r"cut.obo.gz: damaged or truncated",
         ),
-        ("text.obo.gz", b"[Term]\nid: A:1\n", r"text.obo.gz: damaged or cut off: Not a gzipped file"),
+        ("text.obo.gz", b"[Term]\nid: A:1\n", r"text.obo.gz: damaged or truncated: Not a gzipped file"),
     ],
 )
 def test_a_file_of_the_wrong_kind_is_refused(
@@ -237,4 +237,4 @@ def test_a_folder_is_refused(read: Read) -> None:
     with pytest.raises(
         FormatError, match=r"obo: holds 3 files, .* \(give the .obo, .json or .owl file itself\)"
     ):
-        read(lambda writer, intake: read_obo(GOLDEN / "obo", writer, intake, OboSettings()))
+        read(lambda writer, inputs: read_obo(GOLDEN / "obo", writer, inputs, OboSettings()))

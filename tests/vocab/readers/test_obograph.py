@@ -22,7 +22,7 @@ NODE = {"id": f"{IFO}1", "type": "CLASS", "lbl": "Glass elbow"}
 def read_document(read: Read, folder: Path, document: Any, on_error: OnError = "stop") -> Vocabulary:
     path = folder / "invented.json"
     path.write_bytes(document if isinstance(document, bytes) else json.dumps(document, indent=1).encode())
-    return read(lambda writer, intake: read_obo(path, writer, intake, OboSettings()), on_error=on_error)
+    return read(lambda writer, inputs: read_obo(path, writer, inputs, OboSettings()), on_error=on_error)
 
 
 def test_all_graphs_of_a_document_are_read(read: Read, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pronto.ontology import Ontology
 
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.text import tidy
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.readers.obo import read_obo
 from sapbert.vocab.readers.ontology import concept_curies
 from sapbert.vocab.readers.settings import OboSettings
@@ -51,7 +51,7 @@ def rows(vocabulary: Vocabulary) -> set[Row]:
 
 
 def test_a_term_becomes_a_concept_with_names_types_xrefs_and_aliases(read: Read) -> None:
-    vocabulary = read(lambda writer, intake: read_obo(ifo("obo"), writer, intake, OboSettings()))
+    vocabulary = read(lambda writer, inputs: read_obo(ifo("obo"), writer, inputs, OboSettings()))
 
     concept = vocabulary.concept("IFO:0000902")
 
@@ -71,14 +71,14 @@ def test_a_term_becomes_a_concept_with_names_types_xrefs_and_aliases(read: Read)
 
 
 def test_only_a_namespace_that_is_not_the_default_is_a_type(read: Read) -> None:
-    vocabulary = read(lambda writer, intake: read_obo(ifo("obo"), writer, intake, OboSettings()))
+    vocabulary = read(lambda writer, inputs: read_obo(ifo("obo"), writer, inputs, OboSettings()))
 
     assert vocabulary.types.collect().rows() == [("ifo:0000003", "invented_process")]
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_was_left_out_is_counted(read: Read, format: str) -> None:
-    vocabulary = read(lambda writer, intake: read_obo(ifo(format), writer, intake, OboSettings()))
+    vocabulary = read(lambda writer, inputs: read_obo(ifo(format), writer, inputs, OboSettings()))
 
     counts = vocabulary.manifest.counts
     assert counts["concepts"] == 6
@@ -106,7 +106,7 @@ def test_a_gzipped_file_under_any_name_reads_like_the_plain_one(read: Read, tmp_
         path.write_bytes(gzip.compress(ifo(suffix).read_bytes()))
 
     vocabularies = [
-        read(lambda writer, intake, p=p: read_obo(p, writer, intake, ALL_SCOPES))  # type: ignore[misc]  # a default argument binds p
+        read(lambda writer, inputs, p=p: read_obo(p, writer, inputs, ALL_SCOPES))  # type: ignore[misc]  # a default argument binds p
         for p in [ifo("obo"), *packed]
     ]
 
@@ -143,7 +143,7 @@ def by_pronto(path: Path) -> tuple[set[Row], set[tuple[str, str]]]:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_names_scopes_and_alt_ids_are_those_pronto_finds(read: Read, format: str) -> None:
-    vocabulary = read(lambda writer, intake: read_obo(ifo(format), writer, intake, ALL_SCOPES))
+    vocabulary = read(lambda writer, inputs: read_obo(ifo(format), writer, inputs, ALL_SCOPES))
 
     names, aliases = by_pronto(ifo(format))
     assert rows(vocabulary) == names
@@ -158,7 +158,7 @@ def test_hpo_is_what_pronto_and_the_published_table_say(read: Read, shared_data:
         shared_data / "vocabularies" / "hpo_2025-01.tsv.gz", separator="\t", quote_char=None
     ).select(pl.col("concept_id").str.replace("HP:", "hp:"), "name", pl.col("is_preferred") == 1)
 
-    vocabulary = read(lambda writer, intake: read_obo(path, writer, intake, ALL_SCOPES))
+    vocabulary = read(lambda writer, inputs: read_obo(path, writer, inputs, ALL_SCOPES))
 
     assert vocabulary.manifest.counts["concepts"] == 19_034
     assert vocabulary.manifest.counts["names"] == 41_498
@@ -174,7 +174,7 @@ def test_hpo_is_what_pronto_and_the_published_table_say(read: Read, shared_data:
 def test_hpo_has_broad_and_narrow_synonyms_left_out_by_default(read: Read, shared_data: Path) -> None:
     path = shared_data / "raw" / "hp.obo.gz"
 
-    vocabulary = read(lambda writer, intake: read_obo(path, writer, intake, OboSettings()))
+    vocabulary = read(lambda writer, inputs: read_obo(path, writer, inputs, OboSettings()))
 
     assert vocabulary.manifest.counts["concepts"] == 19_034
     assert vocabulary.manifest.counts["names"] == 40_514
@@ -242,10 +242,10 @@ def write_owl(terms: Terms) -> bytes:
 
 def read_bytes(content: bytes, *, on_error: OnError = "stop") -> tuple[str, set[Row]]:
     with tempfile.TemporaryDirectory() as folder:
-        path, out, intake = Path(folder, "invented"), Path(folder, "out"), Intake(on_error=on_error)
+        path, out, inputs = Path(folder, "invented"), Path(folder, "out"), InputReader(on_error=on_error)
         path.write_bytes(content)
-        with write_vocabulary(out, {}, intake) as writer:
-            read_obo(path, writer, intake, ALL_SCOPES)
+        with write_vocabulary(out, {}, inputs) as writer:
+            read_obo(path, writer, inputs, ALL_SCOPES)
         vocabulary = Vocabulary.open(out)
         return vocabulary.fingerprint, rows(vocabulary)
 

@@ -27,7 +27,7 @@ def read_owl_text(
 ) -> Vocabulary:
     path = folder / "invented.owl"
     path.write_text(f"{head}{ROOT}{content}</rdf:RDF>", encoding=encoding)
-    return read(lambda writer, intake: read_obo(path, writer, intake, OboSettings()))
+    return read(lambda writer, inputs: read_obo(path, writer, inputs, OboSettings()))
 
 
 def names(vocabulary: Vocabulary) -> list[tuple[str, str, bool]]:
@@ -151,7 +151,7 @@ def test_damage_is_named_with_its_line(read: Read, tmp_path: Path, content: str,
     path.write_text(content)
 
     with pytest.raises(FormatError, match=f"^{error}"):
-        read(lambda writer, intake: read_obo(path, writer, intake, OboSettings()))
+        read(lambda writer, inputs: read_obo(path, writer, inputs, OboSettings()))
 
 
 def test_batches_make_no_difference(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_batches_make_no_difference(read: Read, tmp_path: Path, monkeypatch: pyt
     )
     whole = read_owl_text(read, tmp_path, classes)
 
-    monkeypatch.setattr("sapbert.vocab.readers.owl.ROWS_A_BATCH", 7)
+    monkeypatch.setattr("sapbert.vocab.readers.owl.ROWS_PER_BATCH", 7)
 
     assert read_owl_text(read, tmp_path, classes).fingerprint == whole.fingerprint
     assert whole.manifest.counts["concepts"] == 69
@@ -178,7 +178,7 @@ def test_elements_are_forgotten_as_they_go_by(read: Read, tmp_path: Path) -> Non
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        read(lambda writer, intake: read_obo(path, writer, intake, OboSettings()))
+        read(lambda writer, inputs: read_obo(path, writer, inputs, OboSettings()))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

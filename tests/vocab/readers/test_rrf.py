@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError, FormatError, SapbertError
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.readers.rrf import LANGUAGES, read_rxnorm, read_umls
 from sapbert.vocab.readers.settings import RrfSettings
 from sapbert.vocab.vocabulary import Concept, Vocabulary
@@ -328,9 +328,9 @@ def test_names_are_exactly_those_that_a_plain_reading_finds(
             expected[a] |= own[b]
             expected[b] |= own[a]
 
-    intake = Intake()
-    with write_vocabulary(folder / "out", {}, intake) as writer:
-        read_umls(folder, writer, intake, RrfSettings())
+    inputs = InputReader()
+    with write_vocabulary(folder / "out", {}, inputs) as writer:
+        read_umls(folder, writer, inputs, RrfSettings())
     found: dict[str, set[str]] = {}
     for cui, name in Vocabulary.open(folder / "out").names.select("concept_id", "name").collect().iter_rows():
         found.setdefault(cui.removeprefix("umls:"), set()).add(name)

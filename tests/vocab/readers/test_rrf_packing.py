@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sapbert.errors import FormatError
-from sapbert.vocab import intake as intake_module
+from sapbert.vocab import input_files as intake_module
 from sapbert.vocab import writer as writer_module
 from sapbert.vocab.readers.rrf import read_umls
 from sapbert.vocab.readers.settings import RrfSettings
@@ -187,7 +187,7 @@ def test_blocks_and_parts_of_any_size_give_the_same_vocabulary(
 ) -> None:
     whole = umls(read, languages=("all",))
     monkeypatch.setattr(intake_module, "BLOCK_BYTES", block)
-    monkeypatch.setattr(writer_module, "ROWS_A_PART", 2)
+    monkeypatch.setattr(writer_module, "ROWS_PER_PART", 2)
 
     cut = umls(read, languages=("all",))
 
@@ -269,7 +269,7 @@ def test_a_rank_that_is_no_number_is_named(read: Read, meta: Path) -> None:
 def test_a_file_of_bad_rows_only_is_refused_also_when_they_are_skipped(read: Read) -> None:
     with pytest.raises(FormatError, match=r"^MRSTY\.RRF: all \d+ rows are bad \(MRSTY\.RRF:1: expected 18"):
         read(
-            lambda writer, intake: read_umls(META / "MRSTY.RRF", writer, intake, RrfSettings()),
+            lambda writer, inputs: read_umls(META / "MRSTY.RRF", writer, inputs, RrfSettings()),
             on_error="skip",
         )
 
@@ -303,7 +303,7 @@ def test_a_gzip_piece_that_was_cut_off_is_named(read: Read, tmp_path: Path) -> N
     last = tmp_path / "MRCONSO.RRF.ab.gz"
     last.write_bytes(last.read_bytes()[:-20])
 
-    with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.ab\.gz: damaged or cut off"):
+    with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.ab\.gz: damaged or truncated"):
         umls(read, tmp_path)
 
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from sapbert.curies import parse_curie
 from sapbert.errors import ConfigError, FormatError
 from sapbert.text import tidy
-from sapbert.vocab.columns import to_curies
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.readers.settings import TableSettings
 from sapbert.vocab.readers.tabular import read_table
+from sapbert.vocab.text_columns import to_curies
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
 from tests.conftest import Read
@@ -91,7 +91,7 @@ def test_parquet_columns_may_be_numbers_booleans_and_lists(read: Read, tmp_path:
 def test_without_a_preferred_column_the_first_name_in_the_file_is_preferred(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapbert.vocab.intake.BLOCK_BYTES", 16)
+    monkeypatch.setattr("sapbert.vocab.input_files.BLOCK_BYTES", 16)
     rows = ["id\tname", "ex:2\tzebra", "ex:1\tyak", "ex:1\tant", "ex:2\tbee", "ex:1\tasp"]
     vocabulary = table(read, written(tmp_path, "t.tsv", "\n".join(rows)))
 
@@ -196,9 +196,9 @@ def test_the_same_rows_give_the_same_vocabulary_in_every_format(
     with tempfile.TemporaryDirectory() as folder:
         found = []
         for number, path in enumerate(as_files(rows, Path(folder))):
-            out, intake = Path(folder, f"out{number}"), Intake()
-            with write_vocabulary(out, {}, intake) as writer:
-                read_table(path, writer, intake, TableSettings())
+            out, inputs = Path(folder, f"out{number}"), InputReader()
+            with write_vocabulary(out, {}, inputs) as writer:
+                read_table(path, writer, inputs, TableSettings())
             found.append(Vocabulary.open(out))
         assert len({vocabulary.fingerprint for vocabulary in found}) == 1
         expected = {

@@ -171,12 +171,12 @@ def model_ranker(
     what the model has learned.
     """
     from sapbert.artifacts import fingerprint_of
+    from sapbert.cache import cache_folder
     from sapbert.evaluation import rankers
     from sapbert.evaluation.vector_cache import CachedEncoder
-    from sapbert.home import home
 
     opened = open_encoder(model)
-    encoder = CachedEncoder(opened, cache or home() / "vectors", progress=progress)
+    encoder = CachedEncoder(opened, cache or cache_folder() / "vectors", progress=progress)
     weight = opened.sparse_weight if sparse_weight is None else sparse_weight
     if not weight:
         return encoder.fingerprint, partial(rankers.EncoderRanker, encoder=encoder)

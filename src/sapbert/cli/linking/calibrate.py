@@ -63,13 +63,13 @@ def calibrate(
     the fit, five parts in turn.
     """
     from sapbert.artifacts import require_free
-    from sapbert.defaults import chosen
-    from sapbert.index.folder import damage_told
+    from sapbert.defaults import resolve_default
+    from sapbert.index.folder import damage_explained
     from sapbert.linking.calibration.fit import calibrate
     from sapbert.linking.linker import Linker
     from sapbert.linking.settings import CalibrateSettings, Method
     from sapbert.mentions import read_labelled_mentions
-    from sapbert.vocab.intake import Intake
+    from sapbert.vocab.input_files import InputReader
 
     settings = CalibrateSettings(
         method=Method(method), precision=precision, exact=exact, sparse_weight=sparse_weight
@@ -78,8 +78,8 @@ def calibrate(
     require_free(out, overwrite=overwrite)
     if figure is not None:
         _require_figure(figure, overwrite=overwrite)
-    labelled = read_labelled_mentions(mentions, Intake(), prefix=prefix)
-    with damage_told(chosen(index, "index")):
+    labelled = read_labelled_mentions(mentions, InputReader(), prefix=prefix)
+    with damage_explained(resolve_default(index, "index")):
         linker = Linker.open(index, threads=threads, sparse_weight=_weight(index, sparse_weight))
         fitted = calibrate(linker, labelled, settings)
     fitted.write(out, overwrite=overwrite)
@@ -94,10 +94,10 @@ def calibrate(
 
 def _weight(index: str, asked: float | None) -> float:
     """Return the weight to open an index with: any but 0 where it is to be fitted."""
-    from sapbert.defaults import chosen
+    from sapbert.defaults import resolve_default
     from sapbert.index.sparse import SPARSE
 
-    return asked if asked is not None else float((chosen(index, "index") / SPARSE).is_dir())
+    return asked if asked is not None else float((resolve_default(index, "index") / SPARSE).is_dir())
 
 
 def _require_figure(target: Path, *, overwrite: bool) -> None:

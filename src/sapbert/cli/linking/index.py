@@ -119,15 +119,15 @@ def _exported(model: str, out: Path) -> Iterator[Path]:
     from rich.console import Console
     from rich.markup import escape
 
-    from sapbert.artifacts import workplace
-    from sapbert.defaults import chosen
+    from sapbert.artifacts import work_folder
+    from sapbert.defaults import resolve_default
     from sapbert.encoder.onnx import is_exported
 
-    folder = chosen(model, "encoder")
+    folder = resolve_default(model, "encoder")
     if is_exported(folder):
         yield folder
         return
-    with workplace(out) as place:
+    with work_folder(out) as place:
         with Console(stderr=True).status(f"exporting {escape(model)}"):
             _export(model, place / "encoder")
         yield place / "encoder"

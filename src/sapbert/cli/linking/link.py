@@ -19,7 +19,7 @@ from sapbert.cli.linking.link_output import (
     write_links,
 )
 from sapbert.cli.output import Overwrite, counted, refuse_input
-from sapbert.defaults import DEFAULT, chosen
+from sapbert.defaults import DEFAULT, resolve_default
 
 if TYPE_CHECKING:
     from sapbert.linking.linker import Linker
@@ -108,7 +108,7 @@ def link(
     Candidates come one a row, the best of a mention first; that is the answer, or NIL. All columns of a
     table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
     """
-    from sapbert.index.folder import damage_told
+    from sapbert.index.folder import damage_explained
     from sapbert.linking.linker import Linker
     from sapbert.linking.reranking import open_reranker
     from sapbert.linking.settings import LinkSettings
@@ -123,7 +123,10 @@ def link(
     settings = LinkSettings(
         exact=exact, threshold=threshold, types=tuple(types), sources=tuple(sources), prefixes=tuple(prefix)
     )
-    with damage_told(chosen(index, "index")), linking_bar(drawn=out is not None) as (on_read, on_linked):
+    with (
+        damage_explained(resolve_default(index, "index")),
+        linking_bar(drawn=out is not None) as (on_read, on_linked),
+    ):
         second = open_reranker(reranker, threads=threads) if reranker else None
         linker = Linker.open(
             index, threads=threads, sparse_weight=sparse_weight, calibration=calibration, reranker=second
@@ -174,9 +177,9 @@ def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, ind
     if labelled is None:
         return
     from sapbert.mentions import no_known_concept, read_labelled_mentions, text_concept_pairs
-    from sapbert.vocab.intake import Intake
+    from sapbert.vocab.input_files import InputReader
 
-    mentions = read_labelled_mentions(labelled, Intake(), prefix=prefix)
+    mentions = read_labelled_mentions(labelled, InputReader(), prefix=prefix)
     pairs = text_concept_pairs(mentions)
     added = linker.add_mentions(pairs)
     if not added:
@@ -210,9 +213,9 @@ def _source(
         return listed(mentions)
     if file is not None:
         from sapbert.linking.mention_tables import read_mentions
-        from sapbert.vocab.intake import Intake
+        from sapbert.vocab.input_files import InputReader
 
-        return read_mentions(file, column, Intake(progress=progress))
+        return read_mentions(file, column, InputReader(progress=progress))
     if sys.stdin.isatty():
         typer.echo("reading mentions from standard input, one a line, to its end (Ctrl-D)", err=True)
     return lines(sys.stdin.buffer, "standard input")

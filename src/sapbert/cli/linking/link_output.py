@@ -78,7 +78,7 @@ class Task(NamedTuple):
         if self.kind == LinkFormat.CSV:
             return CsvFormat(self.source.columns)
         wanted = map(canonical_prefix, self.settings.prefixes)
-        prefixes = tuple(wanted) or tuple(self.linker.entries.prefixes())
+        prefixes = tuple(wanted) or tuple(self.linker.name_table.prefixes())
         if self.kind == LinkFormat.SSSOM:
             return SssomFormat(prefixes, self.linker.fingerprint, json.dumps(self.asked))
         return UsagiFormat(self.source.columns, self.source.column, prefixes)

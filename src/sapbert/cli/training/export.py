@@ -49,7 +49,7 @@ def export(
     In fp32 and int8. --benchmark measures what int8 costs in linking accuracy; give it several times for
     several sets.
     """
-    from sapbert.defaults import chosen
+    from sapbert.defaults import resolve_default
     from sapbert.encoder.judge import read_benchmark
     from sapbert.encoder.onnx import is_exported
 
@@ -62,9 +62,9 @@ def export(
     if format is ExportFormat.HUGGINGFACE:
         if pooling or max_length or benchmark:
             raise ConfigError("--format huggingface turns an encoder back as it is; leave other options out")
-        _restore(chosen(model, "encoder"), out, overwrite=overwrite, as_json=json)
+        _restore(resolve_default(model, "encoder"), out, overwrite=overwrite, as_json=json)
         return
-    if is_exported(chosen(model, "encoder")):
+    if is_exported(resolve_default(model, "encoder")):
         raise ConfigError(f"{model} is exported already; --format huggingface turns it back")
     benchmarks = {str(folder): read_benchmark(folder) for folder in benchmark}
     with needing("train"):

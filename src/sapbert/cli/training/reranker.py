@@ -10,7 +10,7 @@ import typer
 from sapbert.cli.options import with_options
 from sapbert.cli.output import Out, Overwrite, refuse_input
 from sapbert.cli.training import train
-from sapbert.defaults import chosen
+from sapbert.defaults import resolve_default
 from sapbert.errors import needing
 from sapbert.training.settings import RerankerSettings
 
@@ -71,22 +71,22 @@ def _linked(
     index: str, mentions: Path, prefix: str | None, context_column: str | None, candidates: int
 ) -> LabelledChoices:
     """Link the labelled mentions, and tell how many can be learned from."""
-    from sapbert.index.folder import damage_told
+    from sapbert.index.folder import damage_explained
     from sapbert.linking.linker import Linker
     from sapbert.linking.reranker_examples import label_choices
     from sapbert.mentions import read_labelled_mentions
-    from sapbert.vocab.intake import Intake
+    from sapbert.vocab.input_files import InputReader
 
-    intake = Intake()
-    labelled = read_labelled_mentions(mentions, intake, prefix=prefix, context_column=context_column)
-    with damage_told(chosen(index, "index")):
+    inputs = InputReader()
+    labelled = read_labelled_mentions(mentions, inputs, prefix=prefix, context_column=context_column)
+    with damage_explained(resolve_default(index, "index")):
         linker = Linker.open(index)
         choices = label_choices(
             linker,
             labelled,
             candidates=candidates,
             context=context_column is not None,
-            inputs={Path(index).name: {"fingerprint": linker.fingerprint}, **intake.inputs},
+            inputs={Path(index).name: {"fingerprint": linker.fingerprint}, **inputs.checksums},
         )
     right = sum(any(own.right) for own in choices.choices)
     typer.echo(

@@ -27,11 +27,11 @@ def fetch(
     Its path is printed, and the command that reads it. Files are kept under SAPBERT_HOME. A cut download goes
     on where it was; a file that is here is fetched again only if it has changed.
     """
+    from sapbert.cache import cache_folder
     from sapbert.fetch.catalogue import CATALOGUE, find_publication
     from sapbert.fetch.download import download
-    from sapbert.home import home
 
-    folder = home() / "vocabularies"
+    folder = cache_folder() / "vocabularies"
     if name is None:
         _list(CATALOGUE, folder)
         return

@@ -43,7 +43,7 @@ def merge(
     `sapbert show OUT ID` works with any of them.
     """
     from sapbert.artifacts import load_manifest
-    from sapbert.vocab.intake import Intake
+    from sapbert.vocab.input_files import InputReader
     from sapbert.vocab.merge import merge_vocabularies
     from sapbert.vocab.settings import MergeSettings
     from sapbert.vocab.vocabulary import Vocabulary
@@ -52,10 +52,10 @@ def merge(
     refuse_input(out, *vocabularies, *xrefs)
     settings = MergeSettings(trust=trust.value, max_cluster=max_cluster)
     with progress_bar() as progress:
-        intake = Intake(progress=progress)
+        inputs = InputReader(progress=progress)
         opened = [Vocabulary.open(path) for path in vocabularies]
-        with write_vocabulary(out, asdict(settings), intake, overwrite=overwrite) as writer:
-            report = merge_vocabularies(opened, xrefs, writer, intake, settings)
+        with write_vocabulary(out, asdict(settings), inputs, overwrite=overwrite) as writer:
+            report = merge_vocabularies(opened, xrefs, writer, inputs, settings)
     for size, number in sorted(report.sizes.items()):
         typer.echo(f"joined concepts of {size} members: {number:,}", err=True)
     if not report.sizes:

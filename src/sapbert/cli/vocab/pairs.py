@@ -59,7 +59,7 @@ def pairs(
     from sapbert.pairs import artifact, draw, reference
     from sapbert.pairs import mentions as labelled
     from sapbert.pairs import settings as settings_module
-    from sapbert.vocab.intake import Intake
+    from sapbert.vocab.input_files import InputReader
     from sapbert.vocab.vocabulary import Vocabulary
     from sapbert.vocab.writer import KIND as VOCABULARY
 
@@ -71,8 +71,8 @@ def pairs(
         drawing = kind == VOCABULARY and mentions is None
         _refuse_idle(context, ("prefix",) if drawing else ("limit", "seed", "languages", "weight"))
         if kind == "text":
-            intake = Intake(progress=progress)
-            made = reference.read_reference(source, out, intake, prefix=prefix, overwrite=overwrite)
+            inputs = InputReader(progress=progress)
+            made = reference.read_reference(source, out, inputs, prefix=prefix, overwrite=overwrite)
         elif kind == artifact.KIND:
             made = artifact.Pairs.open(source)
             left_out = reference.write_reference(made, out, overwrite=overwrite)

@@ -13,7 +13,7 @@ import typer
 from sapbert.cli.output import Json, Out, Overwrite, progress_bar, tell
 
 if TYPE_CHECKING:
-    from sapbert.vocab.intake import Intake
+    from sapbert.vocab.input_files import InputReader
     from sapbert.vocab.writer import VocabularyWriter
 
 app = typer.Typer(
@@ -280,7 +280,7 @@ def table(
 
 def _run(
     kind: str,
-    reader: Callable[[VocabularyWriter, Intake], None],
+    reader: Callable[[VocabularyWriter, InputReader], None],
     settings: Any,
     out: Path,
     on_error: OnError,
@@ -289,12 +289,12 @@ def _run(
 ) -> None:
     """Run a reader into the artifact at `out` and report."""
     from sapbert.artifacts import load_manifest
-    from sapbert.vocab.intake import Intake
+    from sapbert.vocab.input_files import InputReader
     from sapbert.vocab.writer import write_vocabulary
 
     with progress_bar() as progress:
-        intake = Intake(on_error=on_error.value, progress=progress)
+        inputs = InputReader(on_error=on_error.value, progress=progress)
         described = {"kind": kind, **asdict(settings)}
-        with write_vocabulary(out, described, intake, overwrite=overwrite) as writer:
-            reader(writer, intake)
+        with write_vocabulary(out, described, inputs, overwrite=overwrite) as writer:
+            reader(writer, inputs)
     tell(load_manifest(out, verify=False), out, as_json=as_json)

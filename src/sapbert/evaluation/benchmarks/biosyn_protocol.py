@@ -28,7 +28,7 @@ from sapbert.evaluation.benchmarks.raw_dictionary import bare_ids, read_raw_dict
 from sapbert.linking.preprocess.abbreviations import expand, find_abbreviations
 from sapbert.linking.preprocess.composites import split_composite
 from sapbert.text import tidy
-from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.input_files import InputFile, InputReader, Release
 
 _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _SPLITS = ("train", "dev", "test")
@@ -62,14 +62,14 @@ def build_benchmark(
     """
     if name not in CORPORA:
         raise ConfigError(f"no benchmark {name!r} is known; there are {', '.join(CORPORA)}")
-    intake = Intake()
+    inputs = InputReader()
     sources = _sources(raw)
-    alone, concepts = _read_dictionary(dictionary, intake)
+    alone, concepts = _read_dictionary(dictionary, inputs)
     counts = {"concepts": concepts, "dictionary": len(alone)}
     known = set(alone.ids)
     tables: dict[str, pl.DataFrame] = {}
     for split, source in sources.items():
-        rows = [row for document in _documents(source, intake) for row in _mentions(document, CORPORA[name])]
+        rows = [row for document in _documents(source, inputs) for row in _mentions(document, CORPORA[name])]
         kept = [row for row in rows if row["concept_ids"] and set(_ids(row["concept_ids"])) <= known]
         tables[split] = pl.DataFrame(kept, schema=dict.fromkeys(COLUMNS, pl.String))
         counts |= {split: len(kept), f"{split}: dropped for their ids": len(rows) - len(kept)}
@@ -86,7 +86,7 @@ def build_benchmark(
             lines = found.table.select(concept_id=pl.col("ids").list.join("|"), name="name")
             lines.write_csv(draft.path / f"{stem}.tsv", separator="\t", quote_style="never")
         settings = {"benchmark": name, **asdict(CORPORA[name])}
-        return draft.seal(KIND, settings=settings, inputs=intake.inputs, counts=counts)
+        return draft.seal(KIND, settings=settings, inputs=inputs.checksums, counts=counts)
 
 
 def normalise(text: str) -> str:
@@ -94,9 +94,9 @@ def normalise(text: str) -> str:
     return tidy(text.lower().translate(_PUNCTUATION))
 
 
-def _sources(raw: Iterable[Path]) -> dict[str, Source]:
+def _sources(raw: Iterable[Path]) -> dict[str, InputFile]:
     """Find the corpus of each split by its name."""
-    found: dict[str, Source] = {}
+    found: dict[str, InputFile] = {}
     for member in (member for path in raw for member in Release(path).members):
         split = split_from_name(member.plain_name)
         if split is None or split in found:
@@ -104,17 +104,17 @@ def _sources(raw: Iterable[Path]) -> dict[str, Source]:
             raise FormatError(
                 member.name, None, f"the file name {problem}", hint="train, dev or test is wanted"
             )
-        found[split] = Source(member.plain_name, (member,))
+        found[split] = InputFile(member.plain_name, (member,))
     missing = [split for split in _SPLITS if split not in found]
     if missing:
         raise ConfigError(f"no corpus of the {missing[0]} split was given")
     return {split: found[split] for split in _SPLITS}
 
 
-def _documents(source: Source, intake: Intake) -> Iterator[Document]:
+def _documents(source: InputFile, inputs: InputReader) -> Iterator[Document]:
     """Yield each document once: NCBI's training corpus has one twice."""
     seen: set[str] = set()
-    for document in read_pubtator(source, intake):
+    for document in read_pubtator(source, inputs):
         if document.id not in seen:
             seen.add(document.id)
             yield document
@@ -154,9 +154,9 @@ def _ids(joined: str) -> list[str]:
     return re.split(r"[|+]", joined)
 
 
-def _read_dictionary(path: Path, intake: Intake) -> tuple[Dictionary, int]:
+def _read_dictionary(path: Path, inputs: InputReader) -> tuple[Dictionary, int]:
     """Read and process the dictionary; return how many concepts it has too."""
-    rows, concepts = read_raw_dictionary(path, intake)
+    rows, concepts = read_raw_dictionary(path, inputs)
     processed = pl.Series([normalise(name) for name in rows["name"]], dtype=pl.String)
     found = make_dictionary(processed, rows["ids"])
     return found, found.concepts if concepts is None else concepts

@@ -19,7 +19,7 @@ from sapbert.errors import FormatError
 from sapbert.evaluation.benchmarks.dataset import mention_table
 from sapbert.evaluation.benchmarks.mention_lists import SPLITS, BenchmarkContents, concat_by_split
 from sapbert.text import tidy
-from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.input_files import InputFile, InputReader, Release
 
 _TEXT = re.compile(r"(?P<id>[^|\t]+)\|(?P<section>[ta])\|(?P<text>.*)")
 PUBTATOR = r".*(pubtator|set_corpus).*\.txt"
@@ -61,12 +61,12 @@ class Document:
         return tidy(self.abstract[first:last])
 
 
-def read_pubtator(source: Source, intake: Intake) -> Iterator[Document]:
+def read_pubtator(source: InputFile, inputs: InputReader) -> Iterator[Document]:
     """Yield the documents of a PubTator file."""
     texts: dict[str, str] = {}
     annotations: list[Annotation] = []
     current = ""
-    with intake.stream(source) as stream:
+    with inputs.stream(source) as stream:
         for number, raw in enumerate(stream, 1):
             line = _decoded(raw, source, number)
             found = _TEXT.match(line)
@@ -82,7 +82,7 @@ def read_pubtator(source: Source, intake: Intake) -> Iterator[Document]:
         yield Document(current, texts.get("t", ""), texts.get("a", ""), annotations)
 
 
-def read_medmentions(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
+def read_medmentions(release: Release, inputs: InputReader, prefix: str | None) -> BenchmarkContents:
     """Read a PubTator corpus whose splits are lists of documents (`…pmids_trng.txt`), as MedMentions is."""
     corpus = release.find(r"corpus_pubtator(?!_pmids).*\.txt")
     if corpus is None:
@@ -90,15 +90,15 @@ def read_medmentions(release: Release, intake: Intake, prefix: str | None) -> Be
     split_of: dict[str, str] = {}
     for source in release.find_all(r"corpus_pubtator_pmids_(trng|dev|test)\.txt"):
         split = SPLITS[re.sub(r".*_(\w+)\.txt", r"\1", source.name)]
-        with intake.stream(source) as stream:
+        with inputs.stream(source) as stream:
             split_of.update((raw.decode("utf-8", "replace").strip(), split) for raw in stream)
     rows: dict[str, list[dict[str, str]]] = {}
-    for document in read_pubtator(corpus, intake):
+    for document in read_pubtator(corpus, inputs):
         rows.setdefault(split_of.get(document.id, "test"), []).extend(_pubtator_mentions(document))
     return BenchmarkContents(_tables(rows, prefix))
 
 
-def read_pubtator_files(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
+def read_pubtator_files(release: Release, inputs: InputReader, prefix: str | None) -> BenchmarkContents:
     """Read PubTator files of a split each, as of NCBI and BC5CDR: mentions as they are written, NIL ones too.
 
     What the papers measure is made of these by `protocol`.
@@ -106,7 +106,7 @@ def read_pubtator_files(release: Release, intake: Intake, prefix: str | None) ->
     rows: dict[str, list[dict[str, str]]] = {}
     for source in release.find_all(PUBTATOR):
         own = rows.setdefault(split_from_name(source.name) or "test", [])
-        for document in read_pubtator(source, intake):
+        for document in read_pubtator(source, inputs):
             own.extend(_pubtator_mentions(document))
     return BenchmarkContents(_tables(rows, prefix))
 
@@ -116,13 +116,13 @@ def split_from_name(name: str) -> str | None:
     return next((split for split in ("train", "dev", "test") if split in name.lower()), None)
 
 
-def read_bigbio(release: Release, intake: Intake, prefix: str | None) -> BenchmarkContents:
+def read_bigbio(release: Release, inputs: InputReader, prefix: str | None) -> BenchmarkContents:
     """Read BigBIO's kb schema: a JSON list of documents a split, or one document a line."""
     rows: dict[str, list[dict[str, str]]] = {}
     for source in release.find_all(r".*\.jsonl?"):
         split = next((SPLITS[word] for word in re.split(r"\W|_", source.name) if word in SPLITS), "test")
         own = rows.setdefault(split, [])
-        for document in _json_documents(source, intake):
+        for document in _json_documents(source, inputs):
             try:
                 own.extend(_bigbio_mentions(document))
             except (KeyError, TypeError, AttributeError) as error:
@@ -131,7 +131,7 @@ def read_bigbio(release: Release, intake: Intake, prefix: str | None) -> Benchma
     return BenchmarkContents(_tables(rows, prefix))
 
 
-def _decoded(raw: bytes, source: Source, number: int) -> str:
+def _decoded(raw: bytes, source: InputFile, number: int) -> str:
     try:
         return raw.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -149,7 +149,7 @@ def _pubtator_mentions(document: Document) -> Iterator[dict[str, str]]:
         }
 
 
-def _annotation(line: str, document: str, source: Source, number: int) -> Annotation | None:
+def _annotation(line: str, document: str, source: InputFile, number: int) -> Annotation | None:
     fields = line.split("\t")
     if len(fields) == _RELATION:
         return None
@@ -163,8 +163,8 @@ def _annotation(line: str, document: str, source: Source, number: int) -> Annota
         raise FormatError(source.name, number, found) from error
 
 
-def _json_documents(source: Source, intake: Intake) -> Iterator[dict[str, Any]]:
-    with intake.stream(source) as stream:
+def _json_documents(source: InputFile, inputs: InputReader) -> Iterator[dict[str, Any]]:
+    with inputs.stream(source) as stream:
         content = stream.read()
     try:
         found = json.loads(content) if content.lstrip()[:1] == b"[" else _json_lines(content)

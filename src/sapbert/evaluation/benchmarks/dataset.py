@@ -15,7 +15,7 @@ from functools import cached_property
 import polars as pl
 
 from sapbert.mentions import is_nil, split_ids
-from sapbert.vocab.columns import fold_names, to_curies
+from sapbert.vocab.text_columns import fold_names, to_curies
 
 MENTIONS = {
     "fold": pl.String,

@@ -17,7 +17,7 @@ from sapbert.errors import ConfigError, FormatError
 from sapbert.evaluation.benchmarks import corpora
 from sapbert.evaluation.benchmarks import mention_lists as formats
 from sapbert.evaluation.benchmarks.dataset import Dictionary
-from sapbert.vocab.intake import Intake, Release
+from sapbert.vocab.input_files import InputReader, Release
 
 KIND = "benchmark"
 """Kind of the artifact that `sapbert benchmark` writes, which is a plain folder."""
@@ -55,7 +55,7 @@ class EvaluationSet:
         return self.splits[name]
 
 
-_FORMATS: tuple[tuple[str, Callable[[Release, Intake, str | None], formats.BenchmarkContents]], ...] = (
+_FORMATS: tuple[tuple[str, Callable[[Release, InputReader, str | None], formats.BenchmarkContents]], ...] = (
     (r"(train|dev|test)\.tsv", formats.read_plain),
     (r".*\.concept", formats.read_biosyn),
     (r".*fold-\d+\.(train|validation|test)\.txt", formats.read_folds),
@@ -78,15 +78,17 @@ def open_evaluation_set(
     """
     if (path / MANIFEST).is_file():
         load_manifest(path, kind=KIND)
-    release, intake = Release(path), Intake()
+    release, inputs = Release(path), InputReader()
     reader = next((read for pattern, read in _FORMATS if release.find(pattern)), None)
     if reader is None:
         raise FormatError(path, None, "holds no benchmark that is known here", hint="see docs/evaluation.md")
-    contents = reader(release, intake, prefix)
+    contents = reader(release, inputs, prefix)
     if dictionary is not None:
-        given = formats.read_dictionary(dictionary, intake, prefix)
+        given = formats.read_dictionary(dictionary, inputs, prefix)
         contents = formats.BenchmarkContents(contents.splits, given)
     if not any(split.height for split in contents.splits.values()):
         raise FormatError(path, None, "no mentions in here")
     name = path.resolve().name.removesuffix(".gz")
-    return EvaluationSet(name, contents.splits, contents.dictionary, contents.test_dictionary, intake.inputs)
+    return EvaluationSet(
+        name, contents.splits, contents.dictionary, contents.test_dictionary, inputs.checksums
+    )

@@ -18,7 +18,7 @@ from typing import Literal
 import polars as pl
 
 from sapbert.errors import FormatError
-from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.tables import csv_records, table_source, text_lines
 
 _PREFIX = re.compile(r"(?:MESH|OMIM|MIM):", re.IGNORECASE)
@@ -32,14 +32,14 @@ _LAYOUTS = (
 """Columns of ids and of names; all but the first of each may be missing, and may hold several."""
 
 
-def read_raw_dictionary(path: Path, intake: Intake) -> tuple[pl.DataFrame, int | None]:
+def read_raw_dictionary(path: Path, inputs: InputReader) -> tuple[pl.DataFrame, int | None]:
     """Return `name` and its `ids`, joined by `|`, a row a name; and how many concepts, where these were rows.
 
     They were if any has several names: rows of one name each may repeat a concept, or be of several.
     """
     source = table_source(path)
     is_table = PurePosixPath(source.name).suffix.lower() in (".csv", ".tsv")
-    rows = (_table if is_table else _lines)(source, intake)
+    rows = (_table if is_table else _lines)(source, inputs)
     bare = {ids: bare_ids(ids) for ids in rows["ids"].unique()}
     rows = rows.with_columns(pl.col("ids").replace_strict(bare, return_dtype=pl.String))
     heads = rows["ids"].str.extract(r"^([^|+]*)", 1).n_unique()
@@ -52,10 +52,10 @@ def bare_ids(joined: str) -> str:
     return "".join(_PREFIX.sub("", one.strip(), count=1) for one in re.split(r"([|+])", joined))
 
 
-def _lines(source: Source, intake: Intake) -> pl.DataFrame:
+def _lines(source: InputFile, inputs: InputReader) -> pl.DataFrame:
     first, blocks = 1, []
-    for block in intake.blocks(source):
-        blocks.append(text_lines(block, first, source, intake))
+    for block in inputs.blocks(source):
+        blocks.append(text_lines(block, first, source, inputs))
         first += block.count(b"\n")
     halves = pl.concat(blocks).with_columns(
         pl.col("text").str.splitn("||", 2).struct.rename_fields(["ids", "names"])
@@ -67,14 +67,14 @@ def _lines(source: Source, intake: Intake) -> pl.DataFrame:
     return lines.select("ids", pl.col("names").str.split("|"))
 
 
-def _table(source: Source, intake: Intake) -> pl.DataFrame:
+def _table(source: InputFile, inputs: InputReader) -> pl.DataFrame:
     is_tsv = source.name.lower().endswith(".tsv")
     quoting: Literal[0, 3] = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
     ids, names = [], []
-    with intake.stream(source) as stream:
+    with inputs.stream(source) as stream:
         lines = _uncommented(stream)
         delimiter = "\t" if is_tsv else ","
-        records = csv_records(lines, source.name, intake, delimiter=delimiter, quoting=quoting)
+        records = csv_records(lines, source.name, inputs, delimiter=delimiter, quoting=quoting)
         filled = (record for _, record in records if record)
         own, further = _places(next(filled, []), source)
         for record in filled:
@@ -84,7 +84,7 @@ def _table(source: Source, intake: Intake) -> pl.DataFrame:
     return pl.DataFrame({"ids": ids, "names": names}, schema={"ids": pl.String, "names": pl.List(pl.String)})
 
 
-def _places(header: list[str], source: Source) -> tuple[list[int], list[int]]:
+def _places(header: list[str], source: InputFile) -> tuple[list[int], list[int]]:
     """Where the columns of ids and of names stand."""
     for layout in _LAYOUTS:
         if all(columns[0] in header for columns in layout):

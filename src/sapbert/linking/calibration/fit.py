@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.index.entries import Entries
+from sapbert.index.name_table import NameTable
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.calibration.model import (
     Cut,
@@ -39,7 +39,7 @@ def calibrate(
     linker: Linker, labelled: Sequence[LabelledMention], settings: CalibrateSettings
 ) -> Calibration:
     """Fit a calibration of `linker`, which has none."""
-    gold = _gold(linker.entries, labelled)
+    gold = _gold(linker.name_table, labelled)
     weight = 0.0
     weighed: dict[str, Any] = {}
     if isinstance(linker.search, HybridSearch):
@@ -47,7 +47,7 @@ def calibrate(
         if settings.sparse_weight is None:
             weight, weighed = _fit_weight(linker, linker.search, gold, settings)
         search = replace(linker.search, weight=weight)
-        linker = Linker(linker.encoder, search, linker.entries, fingerprint=linker.fingerprint)
+        linker = Linker(linker.encoder, search, linker.name_table, fingerprint=linker.fingerprint)
     outcomes = _outcomes(linker, gold, settings)
     fitted = fit(outcomes, settings.method)
     every = cuts(fitted.held_out, outcomes.right, len(gold))
@@ -69,9 +69,9 @@ def calibrate(
     )
 
 
-def _gold(entries: Entries, labelled: Sequence[LabelledMention]) -> list[LabelledMention]:
+def _gold(name_table: NameTable, labelled: Sequence[LabelledMention]) -> list[LabelledMention]:
     """Replace gold ids by those of the index, dropping unknown ones."""
-    gold = resolve_concepts(labelled, entries.resolve)
+    gold = resolve_concepts(labelled, name_table.resolve)
     if not any(mention.concept_ids for mention in gold):
         raise no_known_concept(labelled, "the index")
     return gold
@@ -92,7 +92,7 @@ def _fit_weight(
     linker: Linker, search: HybridSearch, gold: Sequence[LabelledMention], settings: CalibrateSettings
 ) -> tuple[float, dict[str, Any]]:
     """Find the weight for mentions that no exact name answers, and what it gains on mentions held out."""
-    rows = linker.entries.rows_of([mention.text for mention in gold])
+    rows = linker.name_table.rows_of([mention.text for mention in gold])
     asked = [mention for mention, row in zip(gold, rows, strict=True) if not (settings.exact and row >= 0)]
     if not asked:
         return 0.0, {}
@@ -129,9 +129,11 @@ def _find(
     places = [place_of[mention.text] for mention in gold]
     found = Found(*(np.concatenate(arrays)[places] for arrays in zip(*parts, strict=True)))
     # Of a name of several concepts the linker answers the first, and links are in order of concepts.
-    entries = linker.entries
-    answers = entries.link_concepts[entries.link_offsets[np.maximum(found.rows, 0)]]  # (mentions, width)
-    numbers = [entries.concepts_of(sorted(mention.concept_ids)) for mention in gold]
+    name_table = linker.name_table
+    answers = name_table.link_concepts[
+        name_table.link_offsets[np.maximum(found.rows, 0)]
+    ]  # (mentions, width)
+    numbers = [name_table.concepts_of(sorted(mention.concept_ids)) for mention in gold]
     right = np.array([np.isin(own, wanted) for own, wanted in zip(answers, numbers, strict=True)])
     return found, right & (found.rows >= 0)
 

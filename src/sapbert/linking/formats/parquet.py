@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from sapbert.linking.formats.rows import FIELDS, Linked, answers, carried_names, plain, row_values
-from sapbert.vocab.parquet import system_errors
+from sapbert.vocab.parquet import polars_os_errors
 
 _TYPES = (pl.Int32, pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String, pl.Float64)
 
@@ -32,7 +32,7 @@ class ParquetOutlet:
         """Write some batches as one part."""
         part = _part(folder, position)
         frame = self._frame([linked for batch in batches for linked in batch])
-        with system_errors(part):
+        with polars_os_errors(part):
             frame.write_parquet(part)
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
@@ -42,7 +42,7 @@ class ParquetOutlet:
         """Join the parts into one file."""
         whole = folder / "whole.parquet"
         parts = pl.scan_parquet([_part(folder, number) for number in range(position)])
-        with system_errors(whole):
+        with polars_os_errors(whole):
             parts.sink_parquet(whole)
         whole.replace(target)
 

@@ -112,7 +112,7 @@ def _settings(served: Served, query: EntityQuery) -> LinkSettings | None:
     """Return how to link; None where a condition names what the index does not have."""
     types = _known_types(served, (*query.type, *query.values("type")))
     sources = tuple(query.values("source"))
-    if types is None or any(source not in served.linker.entries.sources for source in sources):
+    if types is None or any(source not in served.linker.name_table.sources for source in sources):
         return None
     return served.settings(types=types, sources=sources)
 
@@ -124,7 +124,7 @@ def _known_types(served: Served, types: Sequence[str]) -> list[str] | None:
     is in `/v1`: what has none of the types asked for has no candidates.
     """
     wanted = [word for word in types if word]
-    known = [word for word in wanted if word in served.linker.entries.types]
+    known = [word for word in wanted if word in served.linker.name_table.types]
     return None if wanted and not known else known
 
 
@@ -164,10 +164,10 @@ def _by_identifier(served: Served, mention: str) -> Row | None:
     number = served.number_of(mention) if parse_curie(mention) else None
     if number is None:
         return None
-    entries = served.linker.entries
+    name_table = served.linker.name_table
     return {
-        "id": entries.concepts[number],
-        "name": entries.preferred[number] or entries.concepts[number],
+        "id": name_table.concepts[number],
+        "name": name_table.preferred[number] or name_table.concepts[number],
         "description": "asked for by identifier",
         "type": _types(served.types_of(number)),
         "score": _SURE,
@@ -221,11 +221,11 @@ def extend(served: Served, asked: Extension) -> dict[str, Any]:
 
 
 def _values(served: Served, number: int, naming: lookup.Naming) -> dict[str, list[str]]:
-    entries = served.linker.entries
-    sources = sorted({entries.sources[source] for own in naming.sources for source in own} - {""})
+    name_table = served.linker.name_table
+    sources = sorted({name_table.sources[source] for own in naming.sources for source in own} - {""})
     return {
-        "preferred_name": [entries.preferred[number]],
-        "name": [entries.texts[row] for row in naming.rows[: lookup.MOST_NAMES]],
+        "preferred_name": [name_table.preferred[number]],
+        "name": [name_table.texts[row] for row in naming.rows[: lookup.MOST_NAMES]],
         "type": served.types_of(number),
         "source": sources,
         "alias": lookup.aliases_of(served, number),

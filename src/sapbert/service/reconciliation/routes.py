@@ -104,7 +104,7 @@ async def suggest_entity(
 @router.get("/{linker}/suggest/type")
 async def suggest_type(request: Request, linker: str, prefix: Typed, cursor: Skipped = 0) -> Any:
     """Suggest types."""
-    types = exchange_of(request).state.linker(linker).linker.entries.types
+    types = exchange_of(request).state.linker(linker).linker.name_table.types
     return {"result": _suggested({word: word for word in types}, prefix, cursor)}
 
 
@@ -186,7 +186,7 @@ def manifest(request: Request, exchange: Exchange, served: Served) -> dict[str, 
     # Whoever gave a key in the address gets addresses with it: clients append only their own parameters.
     key = quote(request.query_params.get(KEY_PARAMETER, ""), safe="") if exchange.key else ""
     told, more = (f"?{KEY_PARAMETER}={key}", f"&{KEY_PARAMETER}={key}") if key else ("", "")
-    types = served.linker.entries.types
+    types = served.linker.name_table.types
     page = f"{base}{own}/preview?id={{{{id}}}}{more}"
     found: dict[str, Any] = {
         "versions": ["0.2"],

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sapbert.index.flat import FlatIndex
 from sapbert.index.settings import Precision
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
-from sapbert.index.vectors import Vectors, VectorWriter, quantised
+from sapbert.index.vectors import Vectors, VectorWriter, quantize
 from sapbert.protocols import Encoder, Index
 from sapbert.training.biosyn.dataset import BiosynDataset
 
@@ -118,7 +118,7 @@ class CandidateSearch:
         """Index the names by n-grams, once, and return also the nearest of each mention."""
         if self._spelling is None:
             folder = _emptied(self._folder / "spelling")
-            write_sparse(self._labelled.entries.folded, folder, SparseSettings())
+            write_sparse(self._labelled.name_table.folded, folder, SparseSettings())
             index = SparseIndex.open(folder)
             every = slice(0, len(self._labelled))
             near = index.search(self._labelled.mentions.span(0, len(self._labelled)), self._k + 1)[1]
@@ -127,16 +127,16 @@ class CandidateSearch:
 
     def _own(self, some: slice) -> NDArray[np.int64]:
         """The name that is the mention itself, or -1.  # (mentions,)"""
-        return self._labelled.entries.rows_of(self._labelled.mentions.span(some.start, some.stop))
+        return self._labelled.name_table.rows_of(self._labelled.mentions.span(some.start, some.stop))
 
     def _indexed(self, encoder: Encoder) -> tuple[Index, Vectors]:
-        names, folder = self._labelled.entries.folded, _emptied(self._folder / "vectors")
+        names, folder = self._labelled.name_table.folded, _emptied(self._folder / "vectors")
         exact = len(names) <= EXACT
         precision = Precision.FP32 if exact else Precision.INT8
         with VectorWriter(folder, encoder.dimension, precision) as writer:
             for start in range(0, len(names), _ROWS):
                 encoded = encoder.encode(names.span(start, min(start + _ROWS, len(names))))
-                writer.append(quantised(encoded, precision))
+                writer.append(quantize(encoded, precision))
         vectors = Vectors.open(folder)
         if exact:
             return FlatIndex(vectors), vectors

@@ -5,7 +5,7 @@ as in BioSyn. `labelled_writer` writes all this, and needs polars; training from
 
 | file | type | what |
 |---|---|---|
-| `entries/` | | names and concepts (`index.entries`) |
+| `entries/` | | names and concepts (`index.name_table`) |
 | `mentions` | texts | folded mentions |
 | `gold_offsets.npy` | int64 (mentions + 1) | where the concepts of each mention begin |
 | `gold_concepts.npy` | int64 | numbers of concepts, any of which is right |
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sapbert.arrays import Texts, map_array
 from sapbert.artifacts import Manifest, load_manifest
-from sapbert.index.entries import Entries
+from sapbert.index.name_table import NameTable
 
 KIND = "labelled mentions"
 ENTRIES = "entries"
@@ -34,7 +34,7 @@ class BiosynDataset:
 
     path: Path
     manifest: Manifest
-    entries: Entries
+    name_table: NameTable
     mentions: Texts
     gold_offsets: NDArray[np.int64]
     gold_concepts: NDArray[np.int64]
@@ -45,7 +45,7 @@ class BiosynDataset:
         return cls(
             path,
             load_manifest(path, kind=KIND),
-            Entries.open(path / ENTRIES),
+            NameTable.open(path / ENTRIES),
             Texts.open(path, MENTIONS),
             map_array(path / "gold_offsets.npy"),
             map_array(path / "gold_concepts.npy"),
@@ -59,12 +59,12 @@ class BiosynDataset:
 
         # rows and result: (mentions, k)
         """
-        concepts = len(self.entries.concepts)
+        concepts = len(self.name_table.concepts)
         owner = np.repeat(np.arange(len(self)), np.diff(self.gold_offsets))
         gold = owner * concepts + self.gold_concepts
         mention, column = np.nonzero(rows >= 0)
-        place, link = self.entries.links_behind(rows[mention, column])
-        named = mention[place] * concepts + self.entries.link_concepts[link]
+        place, link = self.name_table.links_behind(rows[mention, column])
+        named = mention[place] * concepts + self.name_table.link_concepts[link]
         hit = place[np.isin(named, gold)]
         right = np.zeros(rows.shape, np.bool_)
         right[mention[hit], column[hit]] = True

@@ -9,8 +9,8 @@ import numpy as np
 
 from sapbert.arrays import TextsWriter
 from sapbert.artifacts import create
-from sapbert.index.entries import Entries
-from sapbert.index.entries_writer import write_entries
+from sapbert.index.name_table import NameTable
+from sapbert.index.name_table_writer import write_name_table
 from sapbert.mentions import (
     LabelledMention,
     distinct_ids,
@@ -19,7 +19,7 @@ from sapbert.mentions import (
     resolve_concepts,
 )
 from sapbert.training.biosyn.dataset import ENTRIES, KIND, MENTIONS, BiosynDataset
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.vocabulary import Vocabulary
 
 
@@ -30,36 +30,36 @@ def write_biosyn_dataset(
 
     `prefix` is for ids without one. Mentions without a concept of the vocabulary are left out and counted.
     """
-    intake = Intake()
+    inputs = InputReader()
     # Each once: how often a corpus repeats a mention says nothing about what it means.
-    mentions = list(dict.fromkeys(read_labelled_mentions(table, intake, prefix=prefix)))
+    mentions = list(dict.fromkeys(read_labelled_mentions(table, inputs, prefix=prefix)))
     with create(target, overwrite=overwrite) as draft:
         (draft.path / ENTRIES).mkdir()
-        entries = write_entries(vocabulary, draft.path / ENTRIES)
-        labelled = [own for own in resolve_concepts(mentions, entries.resolve) if own.concept_ids]
+        name_table = write_name_table(vocabulary, draft.path / ENTRIES)
+        labelled = [own for own in resolve_concepts(mentions, name_table.resolve) if own.concept_ids]
         if not labelled:
             raise no_known_concept(mentions, vocabulary.path, table=table)
-        _write_mentions(draft.path, entries, labelled)
+        _write_mentions(draft.path, name_table, labelled)
         draft.seal(
             KIND,
             settings={"mentions": table.name, "prefix": prefix},
-            inputs={vocabulary.path.name: {"fingerprint": vocabulary.fingerprint}, **intake.inputs},
+            inputs={vocabulary.path.name: {"fingerprint": vocabulary.fingerprint}, **inputs.checksums},
             counts={
                 "mentions": len(labelled),
                 "mentions without a known concept": len(mentions) - len(labelled),
-                "names": len(entries),
-                "concepts": len(entries.concepts),
+                "names": len(name_table),
+                "concepts": len(name_table.concepts),
             },
         )
     return BiosynDataset.open(target)
 
 
-def _write_mentions(folder: Path, entries: Entries, mentions: Sequence[LabelledMention]) -> None:
+def _write_mentions(folder: Path, name_table: NameTable, mentions: Sequence[LabelledMention]) -> None:
     encoded = [mention.text.encode() for mention in mentions]
     with TextsWriter(folder / f"{MENTIONS}.npy", folder / f"{MENTIONS}_offsets.npy") as writer:
         writer.append(b"".join(encoded), np.array([len(text) for text in encoded]))
     ids = distinct_ids(mentions)
-    number_of = dict(zip(ids, entries.concepts_of(ids).tolist(), strict=True))
+    number_of = dict(zip(ids, name_table.concepts_of(ids).tolist(), strict=True))
     numbers = [sorted(number_of[curie] for curie in mention.concept_ids) for mention in mentions]
     np.save(folder / "gold_offsets.npy", np.cumsum([0, *map(len, numbers)], dtype=np.int64))
     np.save(folder / "gold_concepts.npy", np.concatenate(numbers).astype(np.int64))

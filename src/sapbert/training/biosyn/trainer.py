@@ -260,7 +260,7 @@ class _Biosyn:
         if self.settings.names == "stay":
             own, named = self._vectors(texts), to_device(self._search.vectors(names), self._device)
         else:
-            vectors = self._vectors(texts + self.labelled.entries.folded.take(names))
+            vectors = self._vectors(texts + self.labelled.name_table.folded.take(names))
             own, named = vectors[: len(mentions)], vectors[len(mentions) :]
         picked = named[to_device(place.reshape(-1), self._device)].view(*rows.shape, -1)
         return (picked * own[:, None]).sum(dim=2)

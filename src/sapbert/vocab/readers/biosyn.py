@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from sapbert.errors import FormatError
-from sapbert.vocab.columns import to_curies
-from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.tables import text_lines
+from sapbert.vocab.text_columns import to_curies
 from sapbert.vocab.writer import VocabularyWriter
 
 # MEDIC, the dictionary BioSyn ships, mixes MeSH and OMIM ids without prefixes; `C` is its root.
@@ -36,13 +36,15 @@ class BiosynSettings:
     """Source of the names; none given, the prefix of their concept."""
 
 
-def read_biosyn(source: Source, writer: VocabularyWriter, intake: Intake, settings: BiosynSettings) -> None:
+def read_biosyn(
+    source: InputFile, writer: VocabularyWriter, inputs: InputReader, settings: BiosynSettings
+) -> None:
     """Read the dictionary `source`."""
     heads: list[pl.Series] = []
     others: list[pl.DataFrame] = []
     several_names = False
     names_read = 0
-    for rows in _rows(source, intake, settings.prefix):
+    for rows in _rows(source, inputs, settings.prefix):
         several_names |= bool((rows["names"].list.len() > 1).any())
         heads.append(rows["head"].unique())
         others.append(rows.filter(pl.col("others").list.len() > 0))
@@ -66,11 +68,11 @@ def _complete(names: pl.DataFrame, rank: pl.Expr, settings: BiosynSettings) -> p
     return named.with_columns(rank=rank, language=pl.lit(settings.language), source=source)
 
 
-def _rows(source: Source, intake: Intake, prefix: str | None) -> Iterator[pl.DataFrame]:
+def _rows(source: InputFile, inputs: InputReader, prefix: str | None) -> Iterator[pl.DataFrame]:
     """Yield the lines as `head` (an id), `others` (ids) and `names`."""
     first = 1
-    for block in intake.blocks(source):
-        lines = text_lines(block, first, source, intake)
+    for block in inputs.blocks(source):
+        lines = text_lines(block, first, source, inputs)
         first += block.count(b"\n")
         halves = lines.with_columns(pl.col("text").str.splitn("||", 2).struct.rename_fields(["ids", "names"]))
         rows = halves.unnest("text").with_columns(
@@ -79,11 +81,13 @@ def _rows(source: Source, intake: Intake, prefix: str | None) -> Iterator[pl.Dat
         bad = pl.col("names").is_null()
         for line, ids in rows.filter(bad).select("line", "ids").iter_rows():
             text = "|".join(ids)[:80]
-            intake.bad(FormatError(source.name, line, f"no || in {text!r}", hint="id||name is wanted"))
-        yield _with_curies(rows.filter(~bad), source, intake, prefix)
+            inputs.reject_row(FormatError(source.name, line, f"no || in {text!r}", hint="id||name is wanted"))
+        yield _with_curies(rows.filter(~bad), source, inputs, prefix)
 
 
-def _with_curies(rows: pl.DataFrame, source: Source, intake: Intake, prefix: str | None) -> pl.DataFrame:
+def _with_curies(
+    rows: pl.DataFrame, source: InputFile, inputs: InputReader, prefix: str | None
+) -> pl.DataFrame:
     each = rows.with_row_index("row").explode("ids")
     each = each.with_columns(medic_curies(each["ids"].str.strip_chars(), prefix).alias("id"))
     for line, found in each.filter(pl.col("id").is_null()).select("line", "ids").iter_rows():
@@ -92,7 +96,7 @@ def _with_curies(rows: pl.DataFrame, source: Source, intake: Intake, prefix: str
             if prefix is None
             else f"{found[:80]!r} is no id"
         )
-        intake.bad(FormatError(source.name, line, problem, hint="give --prefix for ids without one"))
+        inputs.reject_row(FormatError(source.name, line, problem, hint="give --prefix for ids without one"))
     ids = each.drop_nulls("id").group_by("row", maintain_order=True).agg("id", pl.col("names").first())
     return ids.select(
         pl.col("id").list.first().alias("head"), pl.col("id").list.slice(1).alias("others"), "names"

@@ -22,7 +22,7 @@ from xml.etree import ElementTree as ET
 import polars as pl
 
 from sapbert.errors import FormatError
-from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.input_files import InputFile, InputReader, Release
 from sapbert.vocab.readers.settings import MeshSettings
 from sapbert.vocab.schema import ALIASES, TYPES, XREFS
 from sapbert.vocab.writer import VocabularyWriter
@@ -66,27 +66,27 @@ _NO_ELEMENTS = 3
 """Expat's code for a document that ends too early."""
 
 
-def read_mesh(path: Path, writer: VocabularyWriter, intake: Intake, settings: MeshSettings) -> None:
+def read_mesh(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: MeshSettings) -> None:
     """Read `desc*.xml` or `supp*.xml`, plain, gzip or zip, or a folder with either or both."""
     writer.type_labels.update(TREES)
     batch = _Batch(writer, settings)
     for source in _find_sources(Release(path)):
-        for record in _records(source, intake):
+        for record in _records(source, inputs):
             writer.count("records read", 1)
             if settings.level == "descriptor":
                 _take_record(record, batch)
             else:
-                _take_concepts(record, batch, intake)
+                _take_concepts(record, batch, inputs)
             batch.flush(at_least=_ROWS_A_FRAME)
     batch.flush()
 
 
-def _find_sources(release: Release) -> list[Source]:
+def _find_sources(release: Release) -> list[InputFile]:
     # A single file may have been renamed by its owner; what it is, its root element tells.
     if not release.path.is_dir() and len(release.members) == 1:
         only = release.members[0]
-        return [Source(only.plain_name, (only,))]
-    by_kind: dict[str, Source] = {}
+        return [InputFile(only.plain_name, (only,))]
+    by_kind: dict[str, InputFile] = {}
     # NLM packs desc2026.xml as desc2026.gz, without the `.xml`.
     for source in release.find_all(r"[a-z]*(desc|supp)\d*(\.xml)?"):
         known = by_kind.setdefault(re.sub(r"\d*(\.xml)?$", "", source.name.lower()), source)
@@ -101,7 +101,7 @@ def _find_sources(release: Release) -> list[Source]:
     return list(by_kind.values())
 
 
-def _stem(source: Source) -> str:
+def _stem(source: InputFile) -> str:
     return source.name.lower().removesuffix(".xml")
 
 
@@ -128,9 +128,9 @@ class _Record:
         return {number.text.strip()[:1] for number in numbers if number.text and number.text.strip()}
 
 
-def _records(source: Source, intake: Intake) -> Iterator[_Record]:
+def _records(source: InputFile, inputs: InputReader) -> Iterator[_Record]:
     root: ET.Element | None = None
-    with intake.stream(source) as stream:
+    with inputs.stream(source) as stream:
         try:
             for event, element in ET.iterparse(stream, events=("start", "end")):  # noqa: S314  # expat limits entities
                 if root is None:
@@ -141,13 +141,13 @@ def _records(source: Source, intake: Intake) -> Iterator[_Record]:
                     if ui := (element.findtext(id_tag) or "").strip():
                         yield _Record(ui, element, language, source.name)
                     else:
-                        intake.bad(FormatError(source.name, None, f"a {tag} has no {id_tag}"))
+                        inputs.reject_row(FormatError(source.name, None, f"a {tag} has no {id_tag}"))
                     root.clear()
         except ET.ParseError as error:
             raise _explained(error, source, begun=root is not None) from error
 
 
-def _kind(root: ET.Element, source: Source) -> tuple[str, str]:
+def _kind(root: ET.Element, source: InputFile) -> tuple[str, str]:
     if root.tag in _RECORDS:
         return _RECORDS[root.tag]
     raise FormatError(
@@ -158,12 +158,12 @@ def _kind(root: ET.Element, source: Source) -> tuple[str, str]:
     )
 
 
-def _explained(error: ET.ParseError, source: Source, *, begun: bool) -> FormatError:
+def _explained(error: ET.ParseError, source: InputFile, *, begun: bool) -> FormatError:
     if error.code == _NO_ELEMENTS and not begun:
-        return FormatError(source.name, None, "the file is empty", hint="fetch it again")
+        return FormatError(source.name, None, "the file is empty", hint="download it again")
     line, column = error.position
     if error.code == _NO_ELEMENTS:
-        return FormatError(source.name, line, "the file ends within a record", hint="fetch it again")
+        return FormatError(source.name, line, "the file ends within a record", hint="download it again")
     problem = f"no well-formed XML in column {column + 1}: {str(error).partition(':')[0]}"
     return FormatError(source.name, line, problem, hint="is this desc*.xml?")
 
@@ -219,12 +219,12 @@ def _take_record(record: _Record, batch: _Batch) -> None:
     batch.add_facts("types", curie, record.types())
 
 
-def _take_concepts(record: _Record, batch: _Batch, intake: Intake) -> None:
+def _take_concepts(record: _Record, batch: _Batch, inputs: InputReader) -> None:
     """Make a concept of each that the record holds."""
     owner = [f"mesh:{record.ui}"]
     for concept in record.concepts():
         if not (ui := _ui(concept)):
-            intake.bad(FormatError(record.where, None, f"a Concept of {record.ui} has no ConceptUI"))
+            inputs.reject_row(FormatError(record.where, None, f"a Concept of {record.ui} has no ConceptUI"))
             continue
         curie = f"mesh:{ui}"
         batch.add_terms(curie, concept, "ConceptPreferredTermYN", record.language, "exact")

@@ -19,7 +19,7 @@ import polars as pl
 
 from sapbert.errors import FormatError
 from sapbert.parallel import ordered_map
-from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.input_files import InputFile, InputReader, Release
 from sapbert.vocab.readers.obograph import read_obograph
 from sapbert.vocab.readers.ontology import Ontology
 from sapbert.vocab.readers.owl import read_owl
@@ -58,28 +58,28 @@ _VALUES = {
 _CONTINUED = re.compile(rb"^(?:(?:[^\\\r\n]|\\[^\r\n])*\\\r?\n)+[^\n]*", re.MULTILINE)
 
 
-def read_obo(path: Path, writer: VocabularyWriter, intake: Intake, settings: OboSettings) -> None:
+def read_obo(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: OboSettings) -> None:
     """Read one ontology file in any of the three formats, plain or gzip."""
     source = _only_file(path)
     ontology = Ontology(source.name, writer, settings)
-    _reader_of(source, intake)(source, intake, ontology)
+    _reader_of(source, inputs)(source, inputs, ontology)
     ontology.finish()
 
 
-def _only_file(path: Path) -> Source:
+def _only_file(path: Path) -> InputFile:
     members = Release(path).members
     if path.is_dir() or len(members) != 1:
         hint = "give the .obo, .json or .owl file itself"
         raise FormatError(path, None, f"holds {len(members)} files, expected one ontology", hint=hint)
-    return Source(members[0].plain_name, (members[0],))
+    return InputFile(members[0].plain_name, (members[0],))
 
 
-def _reader_of(source: Source, intake: Intake) -> Callable[[Source, Intake, Ontology], None]:
-    with intake.stream(source) as stream:
+def _reader_of(source: InputFile, inputs: InputReader) -> Callable[[InputFile, InputReader, Ontology], None]:
+    with inputs.stream(source) as stream:
         start = stream.read(_SNIFFED).removeprefix(b"\xef\xbb\xbf")
     stripped = start.lstrip()
     if not stripped:
-        raise FormatError(source.name, None, "the file is empty", hint="fetch it again")
+        raise FormatError(source.name, None, "the file is empty", hint="download it again")
     # UTF-16 begins with a mark of its own; XML may come in it.
     if stripped.startswith((b"<", b"\xff\xfe<", b"\xfe\xff\0<")):
         return read_owl
@@ -108,13 +108,13 @@ class _Stanzas(NamedTuple):
     errors: list[FormatError]
 
 
-def _read_text(source: Source, intake: Intake, ontology: Ontology) -> None:
+def _read_text(source: InputFile, inputs: InputReader, ontology: Ontology) -> None:
     def parse(block: _Block) -> _Stanzas:
         return _parse(block, source.name)
 
-    for found in ordered_map(parse, _whole_stanzas(intake.blocks(source))):
+    for found in ordered_map(parse, _whole_stanzas(inputs.blocks(source))):
         for error in found.errors:
-            intake.bad(error)
+            inputs.reject_row(error)
         if found.default_namespace is not None:
             ontology.default_namespace = found.default_namespace
         ontology.take(found.ids, found.statements)

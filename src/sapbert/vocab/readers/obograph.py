@@ -12,7 +12,7 @@ import json
 import polars as pl
 
 from sapbert.errors import FormatError
-from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.readers.ontology import ANNOTATIONS, DEFAULT_NAMESPACE, Ontology
 
 _PAIRS = pl.List(pl.Struct({"pred": pl.String, "val": pl.String}))
@@ -29,18 +29,18 @@ _GRAPH = pl.Struct({"nodes": pl.List(_NODE), "meta": _META})
 _SYNONYMS = {iri.rpartition("#")[2]: tag for iri, tag in ANNOTATIONS.items() if iri.endswith("Synonym")}
 
 
-def read_obograph(source: Source, intake: Intake, ontology: Ontology) -> None:
+def read_obograph(source: InputFile, inputs: InputReader, ontology: Ontology) -> None:
     """Read the CLASS nodes of all graphs of a document."""
-    with intake.stream(source) as stream:
+    with inputs.stream(source) as stream:
         graphs = _graphs(stream.read(), source.name)
     header = _properties(graphs).filter(pl.col("pred") == DEFAULT_NAMESPACE)["val"]
     ontology.default_namespace = header[0] if len(header) else None
     nodes = graphs.select(pl.col("nodes").explode()).drop_nulls().unnest("nodes").with_row_index("number", 1)
     classes = nodes.filter(pl.col("type") == "CLASS")
     for number in classes.filter(pl.col("id").is_null())["number"]:
-        intake.bad(FormatError(source.name, None, f"node {number} has no id"))
+        inputs.reject_row(FormatError(source.name, None, f"node {number} has no id"))
     classes = classes.drop_nulls("id").drop("number", "type").with_row_index("concept")
-    ontology.take(classes["id"], _statements(classes, source.name, intake))
+    ontology.take(classes["id"], _statements(classes, source.name, inputs))
 
 
 def _graphs(data: bytes, name: str) -> pl.DataFrame:
@@ -60,7 +60,7 @@ def _explain(data: bytes, name: str, error: Exception) -> FormatError:
         json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as bad:
         line = data.count(b"\n", 0, bad.start) + 1
-        return FormatError(name, line, f"byte 0x{data[bad.start]:02x} is not UTF-8", hint="fetch it again")
+        return FormatError(name, line, f"byte 0x{data[bad.start]:02x} is not UTF-8", hint="download it again")
     except json.JSONDecodeError as bad:
         return FormatError(name, bad.lineno, f"broken JSON: {bad.msg}", hint="is the file whole?")
     except RecursionError:
@@ -71,7 +71,7 @@ def _explain(data: bytes, name: str, error: Exception) -> FormatError:
     )
 
 
-def _statements(classes: pl.DataFrame, name: str, intake: Intake) -> pl.DataFrame:
+def _statements(classes: pl.DataFrame, name: str, inputs: InputReader) -> pl.DataFrame:
     meta = pl.col("meta").struct
     labels = classes.select("concept", tag=pl.lit("name"), value="lbl")
     xrefs = classes.select("concept", value=meta.field("xrefs")).explode("value").drop_nulls()
@@ -79,7 +79,7 @@ def _statements(classes: pl.DataFrame, name: str, intake: Intake) -> pl.DataFram
     properties = _properties(classes).filter(pl.col("pred").is_in(list(ANNOTATIONS)))
     parts = [
         labels,
-        _synonyms(classes, name, intake),
+        _synonyms(classes, name, inputs),
         xrefs.select("concept", tag=pl.lit("xref"), value=pl.col("value").struct.field("val")),
         properties.select("concept", tag=pl.col("pred").replace_strict(ANNOTATIONS), value="val"),
         obsolete.with_columns(tag=pl.lit("obsolete"), value=pl.lit("true")),
@@ -87,7 +87,7 @@ def _statements(classes: pl.DataFrame, name: str, intake: Intake) -> pl.DataFram
     return pl.concat(parts).with_columns(language=pl.lit(None, dtype=pl.String))
 
 
-def _synonyms(classes: pl.DataFrame, name: str, intake: Intake) -> pl.DataFrame:
+def _synonyms(classes: pl.DataFrame, name: str, inputs: InputReader) -> pl.DataFrame:
     found = classes.select("concept", "id", pair=pl.col("meta").struct.field("synonyms")).explode("pair")
     synonyms = (
         found.drop_nulls("pair")
@@ -97,7 +97,9 @@ def _synonyms(classes: pl.DataFrame, name: str, intake: Intake) -> pl.DataFrame:
     bad = synonyms.filter(pl.col("tag").is_null() | pl.col("val").is_null())
     for node, pred, val in bad.select("id", "pred", "val").iter_rows():
         problem = f"a synonym of {node} has pred {pred!r} and val {val!r}"
-        intake.bad(FormatError(name, None, problem, hint="pred is hasExactSynonym or alike, val a text"))
+        inputs.reject_row(
+            FormatError(name, None, problem, hint="pred is hasExactSynonym or alike, val a text")
+        )
     return synonyms.drop_nulls("tag").select("concept", "tag", value="val")
 
 

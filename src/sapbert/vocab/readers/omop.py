@@ -14,10 +14,10 @@ import polars as pl
 
 from sapbert.curies import canonical_prefix
 from sapbert.errors import ConfigError, FormatError
-from sapbert.vocab.columns import to_curies
 from sapbert.vocab.delimited import Layout
-from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.input_files import InputFile, InputReader, Release
 from sapbert.vocab.readers.settings import OmopSettings
+from sapbert.vocab.text_columns import to_curies
 from sapbert.vocab.writer import VocabularyWriter
 
 LANGUAGES = {
@@ -39,7 +39,7 @@ _SYNONYM = ("concept_id", "concept_synonym_name", "language_concept_id")
 _NO_MATCHING_CONCEPT = "0"
 
 
-def read_omop(path: Path, writer: VocabularyWriter, intake: Intake, settings: OmopSettings) -> None:
+def read_omop(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: OmopSettings) -> None:
     """Read an Athena download: its folder, its zip, or CONCEPT.csv alone (which has no synonyms)."""
     release = Release(path)
     concepts = release.find(r"CONCEPT\.csv")
@@ -47,29 +47,29 @@ def read_omop(path: Path, writer: VocabularyWriter, intake: Intake, settings: Om
         raise FormatError(
             path, None, "no CONCEPT.csv in here", hint="give the folder or zip that Athena hands out"
         )
-    kept = _read_concepts(concepts, writer, intake, settings)
+    kept = _read_concepts(concepts, writer, inputs, settings)
     if synonyms := release.find(r"CONCEPT_SYNONYM\.csv"):
-        _read_synonyms(synonyms, kept, writer, intake)
+        _read_synonyms(synonyms, kept, writer, inputs)
 
 
-def _layout(source: Source, columns: tuple[str, ...]) -> Layout:
+def _layout(source: InputFile, columns: tuple[str, ...]) -> Layout:
     return Layout(
         "\t", columns, header=True, hint=f"is this Athena's {source.name}? Its columns are parted by tabs"
     )
 
 
 def _read_concepts(
-    source: Source, writer: VocabularyWriter, intake: Intake, settings: OmopSettings
+    source: InputFile, writer: VocabularyWriter, inputs: InputReader, settings: OmopSettings
 ) -> pl.DataFrame:
     """Add the wanted concepts; return the identifier and vocabulary of each."""
     columns = [c for c in _CONCEPT if c not in ("concept_class_id", "valid_start_date", "valid_end_date")]
     kept = [pl.DataFrame(schema={"concept_id": pl.String, "source": pl.Categorical})]
     met: dict[str, set[str]] = {"vocabulary_id": set(), "domain_id": set()}
-    for frame in intake.frames(source, _layout(source, _CONCEPT), columns):
+    for frame in inputs.frames(source, _layout(source, _CONCEPT), columns):
         writer.count("concepts read", frame.height)
         for column, values in met.items():
             values.update(frame[column].unique())
-        wanted = _wanted(_identified(frame, source, intake), writer, settings)
+        wanted = _wanted(_identified(frame, source, inputs), writer, settings)
         _add_concepts(wanted, writer)
         kept.append(wanted.select("concept_id", source=pl.col("vocabulary_id").cast(pl.Categorical)))
     _refuse_unmet(settings.vocabularies, met["vocabulary_id"], f"{source.name} has no vocabulary")
@@ -77,10 +77,12 @@ def _read_concepts(
     return pl.concat(kept)
 
 
-def _identified(frame: pl.DataFrame, source: Source, intake: Intake) -> pl.DataFrame:
+def _identified(frame: pl.DataFrame, source: InputFile, inputs: InputReader) -> pl.DataFrame:
     numbered = pl.col("concept_id").str.contains(r"^[0-9]+$")
     for found, name in frame.filter(~numbered).select("concept_id", "concept_name").iter_rows():
-        intake.bad(FormatError(source.name, None, f"concept_id {found!r} of {name[:80]!r} is no number"))
+        inputs.reject_row(
+            FormatError(source.name, None, f"concept_id {found!r} of {name[:80]!r} is no number")
+        )
     return frame.filter(numbered)
 
 
@@ -121,8 +123,10 @@ def _prefix(vocabulary: str) -> str:
     return canonical_prefix(re.sub(r"[^a-z0-9.\-]+", "_", vocabulary.lower()).strip("_.-"))
 
 
-def _read_synonyms(source: Source, kept: pl.DataFrame, writer: VocabularyWriter, intake: Intake) -> None:
-    for frame in intake.frames(source, _layout(source, _SYNONYM), list(_SYNONYM)):
+def _read_synonyms(
+    source: InputFile, kept: pl.DataFrame, writer: VocabularyWriter, inputs: InputReader
+) -> None:
+    for frame in inputs.frames(source, _layout(source, _SYNONYM), list(_SYNONYM)):
         writer.count("synonyms read", frame.height)
         # A synonym that repeats the name is dropped by the writer only if both have one source.
         found = frame.join(kept, on="concept_id", maintain_order="left")

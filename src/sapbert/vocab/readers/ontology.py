@@ -15,9 +15,9 @@ from collections import Counter
 import polars as pl
 
 from sapbert.errors import FormatError
-from sapbert.vocab.columns import to_curies
 from sapbert.vocab.readers.settings import OboSettings
 from sapbert.vocab.settings import SCOPES
+from sapbert.vocab.text_columns import to_curies
 from sapbert.vocab.writer import VocabularyWriter
 
 RANKS = {"name": 2, "second name": 1}

@@ -16,10 +16,10 @@ from xml.parsers import expat
 import polars as pl
 
 from sapbert.errors import FormatError
-from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.readers.ontology import ANNOTATIONS, DEFAULT_NAMESPACE, STATEMENTS, Ontology
 
-ROWS_A_BATCH = 200_000
+ROWS_PER_BATCH = 200_000
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 _OWL = "http://www.w3.org/2002/07/owl#"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -38,9 +38,9 @@ _DEPRECATED = _element_name(f"{_OWL}deprecated")
 _DEFAULT_NAMESPACE = _element_name(DEFAULT_NAMESPACE)
 
 
-def read_owl(source: Source, intake: Intake, ontology: Ontology) -> None:
+def read_owl(source: InputFile, inputs: InputReader, ontology: Ontology) -> None:
     """Read the named classes of an ontology."""
-    with intake.stream(source) as stream:
+    with inputs.stream(source) as stream:
         batch = _Batch()
         try:
             for element in _root_children(stream, source.name):
@@ -48,7 +48,7 @@ def read_owl(source: Source, intake: Intake, ontology: Ontology) -> None:
                     ontology.default_namespace = element.findtext(_DEFAULT_NAMESPACE)
                 elif _is_class(element):
                     batch.add(element)
-                    if len(batch.rows) >= ROWS_A_BATCH:
+                    if len(batch.rows) >= ROWS_PER_BATCH:
                         batch.hand_to(ontology)
                         batch = _Batch()
         except ET.ParseError as error:

@@ -18,7 +18,7 @@ import polars as pl
 
 from sapbert.errors import ConfigError, FormatError
 from sapbert.vocab.delimited import Layout
-from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.input_files import InputFile, InputReader, Release
 from sapbert.vocab.readers.settings import SnomedSettings
 from sapbert.vocab.writer import VocabularyWriter
 
@@ -39,24 +39,24 @@ _TAGGED = r"^\s*(.*\S)\s*\(([^()]+)\)\s*$"
 _CURIE = "snomedct:" + pl.col("conceptId")
 
 
-def read_snomed(path: Path, writer: VocabularyWriter, intake: Intake, settings: SnomedSettings) -> None:
+def read_snomed(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: SnomedSettings) -> None:
     """Read the Snapshot of a SNOMED CT release: a folder, a zip, or a folder with several editions."""
     release = Release(path)
     concepts = _find(release, "Concept", r"x?sct2_Concept_\w*Snapshot.*\.txt")
     descriptions = _find(release, "Description", r"x?sct2_Description_\w*Snapshot.*\.txt")
     refsets = release.find_all(r"x?der2_cRefset_\w*Language\w*Snapshot.*\.txt")
     _refuse_two_releases(release, [*concepts, *descriptions, *refsets])
-    active = _latest(concepts, _CONCEPT, ["id"], intake).filter("active")
+    active = _latest(concepts, _CONCEPT, ["id"], inputs).filter("active")
     columns = ["id", "conceptId", "languageCode", "typeId", "term"]
-    names = _active_names(active, _latest(descriptions, _DESCRIPTION, columns, intake), writer)
+    names = _active_names(active, _latest(descriptions, _DESCRIPTION, columns, inputs), writer)
     columns = ["refsetId", "referencedComponentId", "acceptabilityId"]
-    preferences = _latest(refsets, _LANGUAGE_REFSET, columns, intake).filter("active")
+    preferences = _latest(refsets, _LANGUAGE_REFSET, columns, inputs).filter("active")
     _add_types(names, writer)
     names = _of_languages(names, settings.languages)
     _add_names(_ranked(names, preferences, settings.refsets, writer), writer)
 
 
-def _find(release: Release, what: str, pattern: str) -> list[Source]:
+def _find(release: Release, what: str, pattern: str) -> list[InputFile]:
     if sources := release.find_all(pattern):
         return sources
     raise FormatError(
@@ -67,7 +67,7 @@ def _find(release: Release, what: str, pattern: str) -> list[Source]:
     )
 
 
-def _refuse_two_releases(release: Release, sources: list[Source]) -> None:
+def _refuse_two_releases(release: Release, sources: list[InputFile]) -> None:
     """Refuse files that differ in nothing but their date."""
     undated: dict[str, str] = {}
     for source in sources:
@@ -79,7 +79,7 @@ def _refuse_two_releases(release: Release, sources: list[Source]) -> None:
 
 
 def _latest(
-    sources: list[Source], layout: tuple[str, ...], columns: list[str], intake: Intake
+    sources: list[InputFile], layout: tuple[str, ...], columns: list[str], inputs: InputReader
 ) -> pl.DataFrame:
     """The row that holds for each component, active or not."""
     several = len(sources) > 1
@@ -88,7 +88,7 @@ def _latest(
     frames = [pl.DataFrame(schema=dict.fromkeys(taken, pl.String))]
     for source in sources:
         shape = Layout("\t", layout, header=True, hint=f"is this {source.name}?")
-        frames.extend(intake.frames(source, shape, taken))
+        frames.extend(inputs.frames(source, shape, taken))
     rows = pl.concat(frames)
     if several:
         rows = rows.sort("effectiveTime", maintain_order=True).unique("id", keep="last", maintain_order=True)

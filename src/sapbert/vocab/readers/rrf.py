@@ -1,7 +1,7 @@
 """Read UMLS and RxNorm: Rich Release Format, columns parted and ended by `|`, no quoting.
 
 A release is found through folders, zips, the full-release zip with its nested `.nlm` zips, and files cut
-into gzip pieces (`intake.Release`). Tradename links make the names of a brand synonyms of its ingredient
+into gzip pieces (`input_files.Release`). Tradename links make the names of a brand synonyms of its ingredient
 and the other way round, all of them: the reference code kept only the last link of each concept.
 """
 
@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from sapbert.errors import ConfigError, FormatError
-from sapbert.vocab.concepts import Concepts
 from sapbert.vocab.delimited import Layout
-from sapbert.vocab.intake import Intake, Release, Source
+from sapbert.vocab.input_files import InputFile, InputReader, Release
+from sapbert.vocab.names_by_concept import NamesByConcept
 from sapbert.vocab.readers.settings import RrfSettings
 from sapbert.vocab.writer import Spooled, VocabularyWriter
 
@@ -70,19 +70,19 @@ _RANK = _layout("RANK SAB TTY SUPPRESS")
 _RETIRED = _layout("CUI1 VER REL RELA MAPREASON CUI2 MAPIN")
 
 
-def read_umls(path: Path, writer: VocabularyWriter, intake: Intake, settings: RrfSettings) -> None:
+def read_umls(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: RrfSettings) -> None:
     """Read a UMLS release: a META folder, MRCONSO.RRF itself, or a zip as NLM hands it out."""
     release = _release(UMLS, path)
-    ranks = _ranks(release.find(_exactly(UMLS.rank)), intake)
-    _read(UMLS, release, writer, intake, settings, ranks)
+    ranks = _ranks(release.find(_exactly(UMLS.rank)), inputs)
+    _read(UMLS, release, writer, inputs, settings, ranks)
     if retired := release.find(_exactly(UMLS.retired)):
-        _read_retired(retired, writer, intake)
+        _read_retired(retired, writer, inputs)
 
 
-def read_rxnorm(path: Path, writer: VocabularyWriter, intake: Intake, settings: RrfSettings) -> None:
+def read_rxnorm(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: RrfSettings) -> None:
     """Read a RxNorm release folder or zip, or RXNCONSO.RRF itself."""
     ranks = pl.DataFrame({"TTY": RXNORM_TERM_TYPES}).with_columns(SAB=pl.lit("RXNORM"), rank=1)
-    _read(RXNORM, _release(RXNORM, path), writer, intake, settings, ranks)
+    _read(RXNORM, _release(RXNORM, path), writer, inputs, settings, ranks)
 
 
 def _release(edition: _Edition, path: Path) -> Release:
@@ -99,13 +99,13 @@ def _read(
     edition: _Edition,
     release: Release,
     writer: VocabularyWriter,
-    intake: Intake,
+    inputs: InputReader,
     settings: RrfSettings,
     ranks: pl.DataFrame,
 ) -> None:
     conso = _find_conso(edition, release)
     rel, sty = release.find(_exactly(edition.rel)), release.find(_exactly(edition.sty))
-    links = _tradename_links(rel, edition, intake) if settings.tradenames and rel else _NO_LINKS
+    links = _tradename_links(rel, edition, inputs) if settings.tradenames and rel else _NO_LINKS
     linked = links["brand"].unique().sort()
     selection = _Selection(settings, ranks)
     donors: list[pl.DataFrame] = []
@@ -113,27 +113,27 @@ def _read(
 
     def take(frame: pl.DataFrame) -> tuple[_Found, Spooled, pl.DataFrame]:
         names, found = selection.apply(frame)
-        concepts = Concepts.of(names, edition.prefix)
+        concepts = NamesByConcept.of(names, edition.prefix)
         return found, writer.spool(concepts), _lenders(concepts, linked)
 
-    for found, spooled, lenders in intake.frames(conso, layout, _CONSO_COLUMNS, take):
+    for found, spooled, lenders in inputs.frames(conso, layout, _CONSO_COLUMNS, take):
         selection.note(found, writer)
         writer.keep(spooled)
         donors.append(lenders)
-    selection.check(conso, intake)
+    selection.check(conso, inputs)
     if not links.is_empty():
         _add_tradenames(links, pl.concat(donors), writer)
     if sty:
-        _read_types(sty, edition, writer, intake)
+        _read_types(sty, edition, writer, inputs)
 
 
-def _find_conso(edition: _Edition, release: Release) -> Source:
+def _find_conso(edition: _Edition, release: Release) -> InputFile:
     if conso := release.find(_exactly(edition.conso)):
         return conso
     # A single file may have been renamed by its owner.
     if len(release.members) == 1 and not release.path.is_dir():
         only = release.members[0]
-        return Source(only.plain_name, (only,))
+        return InputFile(only.plain_name, (only,))
     hint = f"give the release folder, its zip, or {edition.conso} itself"
     raise FormatError(release.path, None, f"no {edition.conso} in here", hint=hint)
 
@@ -208,11 +208,11 @@ class _Selection:
         self._unseen_languages -= found.languages
         self._unseen_sources -= found.sources
 
-    def check(self, conso: Source, intake: Intake) -> None:
+    def check(self, conso: InputFile, inputs: InputReader) -> None:
         """Refuse a file without a good row, and a language or source that is nowhere in it."""
         if not self._any_row:
             raise FormatError(
-                conso.name, None, f"all {intake.skipped:,} rows are bad", hint=intake.examples[0]
+                conso.name, None, f"all {inputs.skipped_rows:,} rows are bad", hint=inputs.skipped_examples[0]
             )
         if self._unseen_languages:
             nowhere = ", ".join(sorted(self._unseen_languages))
@@ -256,11 +256,11 @@ def _language_codes(languages: tuple[str, ...]) -> list[str] | None:
     return [of_iso.get(language.lower(), language.upper()) for language in languages]
 
 
-def _ranks(source: Source | None, intake: Intake) -> pl.DataFrame:
+def _ranks(source: InputFile | None, inputs: InputReader) -> pl.DataFrame:
     """Read MRRANK: the rank of each source and term type; empty where there is no such file."""
     if source is None:
         return pl.DataFrame(schema={"SAB": pl.String, "TTY": pl.String, "rank": pl.Int32})
-    rows = pl.concat(intake.frames(source, _RANK, ["RANK", "SAB", "TTY"]))
+    rows = pl.concat(inputs.frames(source, _RANK, ["RANK", "SAB", "TTY"]))
     ranks = rows.with_columns(rank=pl.col("RANK").cast(pl.Int32, strict=False))
     if ranks["rank"].null_count():
         line = ranks["rank"].is_null().arg_true()[0]
@@ -271,7 +271,7 @@ def _ranks(source: Source | None, intake: Intake) -> pl.DataFrame:
 _NO_LINKS = pl.DataFrame(schema={"concept_id": pl.String, "brand": pl.String})
 
 
-def _tradename_links(source: Source, edition: _Edition, intake: Intake) -> pl.DataFrame:
+def _tradename_links(source: InputFile, edition: _Edition, inputs: InputReader) -> pl.DataFrame:
     """Pairs of concepts that are drug and brand, in both directions."""
 
     def links(frame: pl.DataFrame) -> pl.DataFrame:
@@ -284,11 +284,11 @@ def _tradename_links(source: Source, edition: _Edition, intake: Intake) -> pl.Da
         )
         return ends.select(concept_id=edition.prefix + pl.col("CUI1"), brand=edition.prefix + pl.col("CUI2"))
 
-    one_way = pl.concat([_NO_LINKS, *intake.frames(source, _REL, ["CUI1", "CUI2", "RELA"], links)])
+    one_way = pl.concat([_NO_LINKS, *inputs.frames(source, _REL, ["CUI1", "CUI2", "RELA"], links)])
     return pl.concat([one_way, one_way.select(concept_id="brand", brand="concept_id")]).unique()
 
 
-def _lenders(concepts: Concepts, brands: pl.Series) -> pl.DataFrame:
+def _lenders(concepts: NamesByConcept, brands: pl.Series) -> pl.DataFrame:
     """The names of those concepts that are in `brands`, which is sorted."""
     ids = concepts.ids
     if ids.is_empty() or brands.is_empty():
@@ -307,16 +307,16 @@ def _add_tradenames(links: pl.DataFrame, donors: pl.DataFrame, writer: Vocabular
     writer.count("tradename links", links.height // 2)
 
 
-def _read_types(source: Source, edition: _Edition, writer: VocabularyWriter, intake: Intake) -> None:
-    for frame in intake.frames(source, _STY, ["CUI", "TUI", "STY"]):
+def _read_types(source: InputFile, edition: _Edition, writer: VocabularyWriter, inputs: InputReader) -> None:
+    for frame in inputs.frames(source, _STY, ["CUI", "TUI", "STY"]):
         writer.add_facts("types", frame.select(concept_id=edition.prefix + pl.col("CUI"), type="TUI"))
         unlabelled = frame.filter(~pl.col("TUI").is_in(list(writer.type_labels)))
         writer.type_labels.update(unlabelled.select("TUI", "STY").unique().iter_rows())
 
 
-def _read_retired(source: Source, writer: VocabularyWriter, intake: Intake) -> None:
+def _read_retired(source: InputFile, writer: VocabularyWriter, inputs: InputReader) -> None:
     """MRCUI: identifiers of earlier releases whose concept lives on under another one."""
-    for frame in intake.frames(source, _RETIRED, ["CUI1", "REL", "CUI2"]):
+    for frame in inputs.frames(source, _RETIRED, ["CUI1", "REL", "CUI2"]):
         moved = frame.filter(pl.col("REL") == "SY", pl.col("CUI2") != "")
         aliases = moved.select(concept_id=UMLS.prefix + pl.col("CUI2"), alias=UMLS.prefix + pl.col("CUI1"))
         writer.add_facts("aliases", aliases)

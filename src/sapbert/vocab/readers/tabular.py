@@ -14,15 +14,14 @@ from pathlib import Path
 import polars as pl
 
 from sapbert.errors import FormatError
-from sapbert.vocab.columns import to_curies
-from sapbert.vocab.intake import Intake, Source
+from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.readers.biosyn import BiosynSettings, read_biosyn
 from sapbert.vocab.readers.rrf import LANGUAGES
 from sapbert.vocab.readers.settings import TableSettings
 from sapbert.vocab.settings import Format
 from sapbert.vocab.tables import (
-    Batch,
-    Choose,
+    ChooseColumns,
+    TableBatch,
     csv_batches,
     format_of,
     jsonl_batches,
@@ -30,6 +29,7 @@ from sapbert.vocab.tables import (
     table_source,
     tsv_batches,
 )
+from sapbert.vocab.text_columns import to_curies
 from sapbert.vocab.writer import VocabularyWriter
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -50,38 +50,38 @@ FLAGS = {
 _HIGHEST_RANK = 2**31 - 1
 
 
-def read_table(path: Path, writer: VocabularyWriter, intake: Intake, settings: TableSettings) -> None:
+def read_table(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: TableSettings) -> None:
     """Read a TSV, CSV, JSONL or Parquet table or a BioSyn dictionary, plain or `.gz`."""
     source = table_source(path)
-    kind = settings.format or format_of(source, intake, hint="give --format")
+    kind = settings.format or format_of(source, inputs, hint="give --format")
     if kind == "biosyn":
         told = BiosynSettings(
             prefix=settings.prefix, language=settings.language or "en", source=settings.source
         )
-        read_biosyn(source, writer, intake, told)
+        read_biosyn(source, writer, inputs, told)
         return
     rows = 0
-    for batch in _batches(path, source, kind, intake, settings):
-        _add(batch, rows, source, writer, intake, settings)
+    for batch in _batches(path, source, kind, inputs, settings):
+        _add(batch, rows, source, writer, inputs, settings)
         rows += batch.frame.height
-    if not rows and not intake.skipped:
+    if not rows and not inputs.skipped_rows:
         raise FormatError(source.name, None, "there are no rows below the header")
 
 
 def _batches(
-    path: Path, source: Source, kind: Format, intake: Intake, settings: TableSettings
-) -> Iterator[Batch]:
-    choose: Choose = partial(_choose, settings, source)
+    path: Path, source: InputFile, kind: Format, inputs: InputReader, settings: TableSettings
+) -> Iterator[TableBatch]:
+    choose: ChooseColumns = partial(_choose, settings, source)
     if kind == "tsv":
-        return tsv_batches(source, intake, choose)
+        return tsv_batches(source, inputs, choose)
     if kind == "csv":
-        return csv_batches(source, intake, choose)
+        return csv_batches(source, inputs, choose)
     if kind == "jsonl":
-        return jsonl_batches(source, intake, choose, settings.separator)
-    return parquet_batches(path, source, intake, choose)
+        return jsonl_batches(source, inputs, choose, settings.separator)
+    return parquet_batches(path, source, inputs, choose)
 
 
-def _choose(settings: TableSettings, source: Source, found: list[str]) -> dict[str, str]:
+def _choose(settings: TableSettings, source: InputFile, found: list[str]) -> dict[str, str]:
     """Give each role its column; only an id and a name or synonyms are indispensable."""
     spelled = {column.strip().lstrip("#").strip().lower(): column for column in reversed(found)}
     roles: dict[str, str] = {}
@@ -107,11 +107,11 @@ def _choose(settings: TableSettings, source: Source, found: list[str]) -> dict[s
 
 
 def _add(
-    batch: Batch,
+    batch: TableBatch,
     before: int,
-    source: Source,
+    source: InputFile,
     writer: VocabularyWriter,
-    intake: Intake,
+    inputs: InputReader,
     settings: TableSettings,
 ) -> None:
     frame = _one_id_a_row(batch.frame.with_row_index("row"), settings.separator)
@@ -123,7 +123,7 @@ def _add(
         frame = frame.with_columns(flag=pl.lit(value=True))
     good = pl.col("concept_id").is_not_null() & pl.col("flag").is_not_null()
     for row in frame.filter(~good).iter_rows(named=True):
-        intake.bad(_explained(row, source, batch.line(row["row"]), settings))
+        inputs.reject_row(_explained(row, source, batch.line(row["row"]), settings))
     rank = pl.when("flag").then(_HIGHEST_RANK - before - pl.col("row").cast(pl.Int64)).otherwise(0)
     _write(frame.filter(good).with_columns(rank=rank.cast(pl.Int32)), writer, settings)
 
@@ -135,7 +135,7 @@ def _one_id_a_row(frame: pl.DataFrame, separator: str) -> pl.DataFrame:
 
 
 def _explained(
-    row: Mapping[str, str | None], source: Source, line: int, settings: TableSettings
+    row: Mapping[str, str | None], source: InputFile, line: int, settings: TableSettings
 ) -> FormatError:
     found = (row["id"] or "").strip()
     if row["concept_id"] is not None:

@@ -2,7 +2,7 @@
 
 A row is a distinct folded name (`text.fold`): spellings that fold alike share a vector, and a name of several
 concepts is stored and found once. Rows are in order of their folded text, so an exact match is a bisection on
-disk: opening costs nothing, and nothing is held in memory. `index.entries_writer` writes all this.
+disk: opening costs nothing, and nothing is held in memory. `index.name_table_writer` writes all this.
 
 | file | type | what |
 |---|---|---|
@@ -48,7 +48,7 @@ class Selection(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class NameTable:
     """The names of an index and what they name."""
 
     texts: Texts
@@ -72,8 +72,8 @@ class Entries:
     types: tuple[str, ...]
 
     @classmethod
-    def open(cls, folder: Path) -> Entries:
-        """Map what `write_entries` wrote."""
+    def open(cls, folder: Path) -> NameTable:
+        """Map what `write_name_table` wrote."""
         try:
             words = json.loads((folder / WORDS).read_text(encoding="utf-8"))
         except ValueError as error:

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 
-class Concepts(NamedTuple):
+class NamesByConcept(NamedTuple):
     """Some concepts and their names."""
 
     ids: pl.Series
@@ -27,7 +27,7 @@ class Concepts(NamedTuple):
         """Lay names with a column `concept_id` by concept; `prefix` is put before each identifier."""
         own = names["concept_id"]
         numbers = own.rle_id().alias("concept")
-        return cls(prefix + own.gather(first_rows(numbers)), names.drop("concept_id").with_columns(numbers))
+        return cls(prefix + own.gather(run_starts(numbers)), names.drop("concept_id").with_columns(numbers))
 
     @classmethod
     def joined(cls, pieces: Iterable[Self]) -> Self:
@@ -61,7 +61,7 @@ class Concepts(NamedTuple):
         )
 
 
-def first_rows(*columns: pl.Series) -> NDArray[np.int64]:
+def run_starts(*columns: pl.Series) -> NDArray[np.int64]:
     """The first row of each run of rows that are equal in all of some columns of numbers or categories."""
     differs = np.ones(len(columns[0]), np.bool_)
     differs[1:] = False
@@ -71,18 +71,18 @@ def first_rows(*columns: pl.Series) -> NDArray[np.int64]:
     return np.flatnonzero(differs)
 
 
-def whole_concepts(pieces: Iterable[Concepts], rows_a_part: int) -> Iterator[Concepts]:
+def regroup_by_concept(pieces: Iterable[NamesByConcept], rows_a_part: int) -> Iterator[NamesByConcept]:
     """Regroup pieces that are in order of concept so that no concept is cut in two."""
-    held: list[Concepts] = []
+    held: list[NamesByConcept] = []
     rows = 0
     for piece in pieces:
         held.append(piece)
         rows += piece.names.height
         if rows < rows_a_part:
             continue
-        whole, last = Concepts.joined(held).split_last()
+        whole, last = NamesByConcept.joined(held).split_last()
         if len(whole.ids):
             yield whole
         held, rows = [last], last.names.height
     if held:
-        yield Concepts.joined(held)
+        yield NamesByConcept.joined(held)

@@ -1,7 +1,7 @@
-"""From a vocabulary to `index.entries`: distinct folded names in order, and what they name.
+"""From a vocabulary to `index.name_table`: distinct folded names in order, and what they name.
 
-The vocabulary comes in order of concepts and the entries are in order of names, so all names are sorted once,
-in memory. That is what grows with the vocabulary; all that is written is gathered from it piece by piece.
+The vocabulary comes in order of concepts and the table is in order of names, so all names are sorted
+once, in memory. Only that grows with the vocabulary; the files are written from it piece by piece.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import polars as pl
 
 from sapbert.arrays import ArrayWriter, TextsWriter, offset_type
 from sapbert.errors import SapbertError
-from sapbert.index.entries import WORDS, Entries
+from sapbert.index.name_table import WORDS, NameTable
 from sapbert.parallel import ordered_map
-from sapbert.vocab.columns import append_texts, fold_tidy_names
+from sapbert.vocab.text_columns import append_texts, fold_tidy_names
 from sapbert.vocab.vocabulary import Vocabulary
 
-ROWS_A_PIECE = 1_000_000
+ROWS_PER_PIECE = 1_000_000
 """Links gathered and written at a time."""
 
 
-def write_entries(vocabulary: Vocabulary, folder: Path, *, inverted: bool = True) -> Entries:
-    """Write the entries of a vocabulary to `folder`, which must exist, and open them.
+def write_name_table(vocabulary: Vocabulary, folder: Path, *, inverted: bool = True) -> NameTable:
+    """Write the name_table of a vocabulary to `folder`, which must exist, and open them.
 
     Without `inverted` names, those with a comma are left out where their concept has a name of the same words
     without one; preferred names stay.
@@ -43,7 +43,7 @@ def write_entries(vocabulary: Vocabulary, folder: Path, *, inverted: bool = True
     types = _write_types(folder, vocabulary, concepts)
     words = json.dumps({"sources": sources, "types": types}, ensure_ascii=False)
     (folder / WORDS).write_text(words + "\n", encoding="utf-8")
-    return Entries.open(folder)
+    return NameTable.open(folder)
 
 
 def _read_names(vocabulary: Vocabulary, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -98,8 +98,8 @@ def _write_rows(folder: Path, links: pl.DataFrame) -> None:
         _texts_writer(folder, "folded", links["folded"]) as folded,
         _texts_writer(folder, "texts", links["name"]) as texts,
     ):
-        for start in range(0, len(order), ROWS_A_PIECE):
-            piece = links[order[start : start + ROWS_A_PIECE]]
+        for start in range(0, len(order), ROWS_PER_PIECE):
+            piece = links[order[start : start + ROWS_PER_PIECE]]
             above = pl.concat([last, piece["folded"][:-1]])
             last = piece["folded"][-1:]
             first = piece["folded"].ne_missing(above)

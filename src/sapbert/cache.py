@@ -12,7 +12,7 @@ from pathlib import Path
 HOME = "SAPBERT_HOME"
 
 
-def home() -> Path:
+def cache_folder() -> Path:
     """Return the folder."""
     own = os.environ.get(HOME)
     return Path(own).expanduser() if own else _caches() / "sapbert"

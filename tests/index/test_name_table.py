@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
-from sapbert.index import entries_writer
-from sapbert.index.entries import Entries
-from sapbert.index.entries_writer import write_entries
+from sapbert.index import name_table_writer
+from sapbert.index.name_table import NameTable
+from sapbert.index.name_table_writer import write_name_table
 from sapbert.text import fold
 from sapbert.vocab.vocabulary import Vocabulary
 from tests.index.conftest import MakeVocabulary, Row, write
@@ -36,31 +36,33 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def entries(vocabulary_of: MakeVocabulary, folder: Path) -> Entries:
-    return write_entries(vocabulary_of(ROWS, TYPES), folder)
+def name_table(vocabulary_of: MakeVocabulary, folder: Path) -> NameTable:
+    return write_name_table(vocabulary_of(ROWS, TYPES), folder)
 
 
-def links(entries: Entries, row: int) -> set[tuple[str, str]]:
+def links(name_table: NameTable, row: int) -> set[tuple[str, str]]:
     """The concepts that a row names, each with the source that says so."""
-    span = entries.links_of(row)
-    numbers = zip(entries.link_concepts[span].tolist(), entries.link_sources[span].tolist(), strict=True)
-    return {(entries.concepts[concept], entries.sources[source]) for concept, source in numbers}
+    span = name_table.links_of(row)
+    numbers = zip(
+        name_table.link_concepts[span].tolist(), name_table.link_sources[span].tolist(), strict=True
+    )
+    return {(name_table.concepts[concept], name_table.sources[source]) for concept, source in numbers}
 
 
-def test_a_row_is_a_folded_name_with_all_that_it_names(entries: Entries) -> None:
-    [row, cold, unknown] = entries.rows_of(["heart attack", "cold", "Heart attack"])
+def test_a_row_is_a_folded_name_with_all_that_it_names(name_table: NameTable) -> None:
+    [row, cold, unknown] = name_table.rows_of(["heart attack", "cold", "Heart attack"])
 
-    assert len(entries) == 4
-    assert links(entries, row) == {("mesh:D1", "MSH"), ("mesh:D1", "NCI")}
-    assert links(entries, cold) == {("mesh:D2", "MSH"), ("hp:1", "HPO")}
+    assert len(name_table) == 4
+    assert links(name_table, row) == {("mesh:D1", "MSH"), ("mesh:D1", "NCI")}
+    assert links(name_table, cold) == {("mesh:D2", "MSH"), ("hp:1", "HPO")}
     assert unknown == -1
 
 
-def test_a_row_shows_the_vocabularys_first_spelling(entries: Entries) -> None:
-    [row, cold] = entries.rows_of(["heart attack", "cold"])
+def test_a_row_shows_the_vocabularys_first_spelling(name_table: NameTable) -> None:
+    [row, cold] = name_table.rows_of(["heart attack", "cold"])
 
-    assert entries.texts[row] == "HEART ATTACK"
-    assert entries.texts[cold] == "cold"
+    assert name_table.texts[row] == "HEART ATTACK"
+    assert name_table.texts[cold] == "cold"
 
 
 def test_concepts_are_in_order_and_show_the_name_the_vocabulary_shows(
@@ -75,88 +77,102 @@ def test_concepts_are_in_order_and_show_the_name_the_vocabulary_shows(
     ]
     vocabulary = vocabulary_of(rows)
 
-    entries = write_entries(vocabulary, folder)
+    name_table = write_name_table(vocabulary, folder)
 
-    assert entries.concepts.span(0, 2) == ["x:1", "x:2"]
-    assert entries.preferred.span(0, 2) == ["influenza", "zeta"]
+    assert name_table.concepts.span(0, 2) == ["x:1", "x:2"]
+    assert name_table.preferred.span(0, 2) == ["influenza", "zeta"]
     for number in range(2):
-        concept = vocabulary.concept(entries.concepts[number])
+        concept = vocabulary.concept(name_table.concepts[number])
         assert concept is not None
-        assert entries.preferred[number] == concept.preferred_name
+        assert name_table.preferred[number] == concept.preferred_name
 
 
 def test_a_concept_is_found_by_its_identifier_and_by_those_merged_into_it(
     vocabulary_of: MakeVocabulary, folder: Path
 ) -> None:
     aliases = {"aliases": [("x:2", "old:9"), ("x:1", "old:1"), ("x:2", "old:1")]}
-    entries = write_entries(vocabulary_of([("x:1", "a"), ("x:2", "b")], aliases), folder)
+    name_table = write_name_table(vocabulary_of([("x:1", "a"), ("x:2", "b")], aliases), folder)
 
-    assert entries.concepts_of(["x:2", "old:9", "old:1", "x:3", ""]).tolist() == [1, 1, 0, -1, -1]
+    assert name_table.concepts_of(["x:2", "old:9", "old:1", "x:3", ""]).tolist() == [1, 1, 0, -1, -1]
 
 
 def test_a_name_that_folds_to_nothing_has_no_row(vocabulary_of: MakeVocabulary, folder: Path) -> None:
-    entries = write_entries(vocabulary_of([("x:1", "\u200b"), ("x:2", "flu"), ("x:2", "\u00ad")]), folder)
+    name_table = write_name_table(
+        vocabulary_of([("x:1", "\u200b"), ("x:2", "flu"), ("x:2", "\u00ad")]), folder
+    )
 
-    assert entries.folded.span(0, len(entries)) == ["flu"]
-    assert links(entries, 0) == {("x:2", "")}
+    assert name_table.folded.span(0, len(name_table)) == ["flu"]
+    assert links(name_table, 0) == {("x:2", "")}
 
 
 def test_a_vocabulary_of_nothing_but_such_names_is_refused(
     vocabulary_of: MakeVocabulary, folder: Path
 ) -> None:
     with pytest.raises(SapbertError, match="no name is left"):
-        write_entries(vocabulary_of([("x:1", "\u200b")]), folder)
+        write_name_table(vocabulary_of([("x:1", "\u200b")]), folder)
 
 
 @pytest.mark.parametrize("name", ["link_concepts.npy", "texts.npy", "words.json"])
-def test_a_damaged_file_is_told_of_in_one_line(entries: Entries, folder: Path, name: str) -> None:
+def test_a_damaged_file_is_told_of_in_one_line(name_table: NameTable, folder: Path, name: str) -> None:
     size = (folder / name).stat().st_size
     (folder / name).unlink()  # what is mapped must not change under it
     (folder / name).write_bytes(b"\xff" * size)
 
     with pytest.raises(ArtifactError, match=rf"{name} is damaged.*make the artifact again"):
-        Entries.open(folder)
+        NameTable.open(folder)
 
 
-def test_everything_is_mapped_and_not_loaded(entries: Entries) -> None:
-    for texts in (entries.texts, entries.folded, entries.concepts, entries.preferred, entries.aliases):
+def test_everything_is_mapped_and_not_loaded(name_table: NameTable) -> None:
+    for texts in (
+        name_table.texts,
+        name_table.folded,
+        name_table.concepts,
+        name_table.preferred,
+        name_table.aliases,
+    ):
         assert isinstance(texts.data.base, np.memmap)
         assert isinstance(texts.offsets.base, np.memmap)
-    assert isinstance(entries.link_concepts.base, np.memmap)
+    assert isinstance(name_table.link_concepts.base, np.memmap)
 
 
 OFFSETS = ["texts_offsets", "folded_offsets", "concepts_offsets", "link_offsets", "type_offsets"]
 
 
-def test_offsets_take_four_bytes_and_those_of_eight_are_read_as_well(entries: Entries, folder: Path) -> None:
-    def all_of(entries: Entries) -> object:
-        place, numbers = entries.links_behind(np.arange(len(entries)))
-        selected = entries.select(types=["T033"])
+def test_offsets_take_four_bytes_and_those_of_eight_are_read_as_well(
+    name_table: NameTable, folder: Path
+) -> None:
+    def all_of(name_table: NameTable) -> object:
+        place, numbers = name_table.links_behind(np.arange(len(name_table)))
+        selected = name_table.select(types=["T033"])
         assert selected is not None
-        found = (place.tolist(), entries.link_concepts[numbers].tolist(), selected.rows.tolist())
-        return found, entries.texts.take([2, 0]), [links(entries, row) for row in range(len(entries))]
+        found = (place.tolist(), name_table.link_concepts[numbers].tolist(), selected.rows.tolist())
+        return (
+            found,
+            name_table.texts.take([2, 0]),
+            [links(name_table, row) for row in range(len(name_table))],
+        )
 
-    before = all_of(entries)
+    before = all_of(name_table)
     for name in OFFSETS:
         offsets = np.load(folder / f"{name}.npy")
         assert offsets.dtype == np.int32
         (folder / f"{name}.npy").unlink()
         np.save(folder / f"{name}.npy", offsets.astype(np.int64))
 
-    older = Entries.open(folder)
+    older = NameTable.open(folder)
 
     assert older.link_offsets.dtype == np.int64
     assert all_of(older) == before
 
 
 @pytest.mark.parametrize("odd", ["", "\ud800", "zzz" * 400_000, "heart attack\0", "心筋梗塞"])
-def test_any_string_can_be_asked_for(entries: Entries, odd: str) -> None:
-    assert entries.rows_of([odd]).tolist() == [-1]
+def test_any_string_can_be_asked_for(name_table: NameTable, odd: str) -> None:
+    assert name_table.rows_of([odd]).tolist() == [-1]
 
 
-def test_asking_for_nothing_finds_nothing(entries: Entries) -> None:
-    assert entries.rows_of([]).shape == (0,)
-    assert entries.concepts_of([]).shape == (0,)
+def test_asking_for_nothing_finds_nothing(name_table: NameTable) -> None:
+    assert name_table.rows_of([]).shape == (0,)
+    assert name_table.concepts_of([]).shape == (0,)
 
 
 # Filters
@@ -180,25 +196,25 @@ def test_asking_for_nothing_finds_nothing(entries: Entries) -> None:
     ],
 )
 def test_a_filter_keeps_the_names_of_what_it_asks_for(
-    entries: Entries, filters: dict[str, list[str]], expected: set[str]
+    name_table: NameTable, filters: dict[str, list[str]], expected: set[str]
 ) -> None:
-    selection = entries.select(**filters)
+    selection = name_table.select(**filters)
 
     assert selection is not None
-    assert set(entries.folded.take(np.flatnonzero(selection.rows))) == expected
+    assert set(name_table.folded.take(np.flatnonzero(selection.rows))) == expected
 
 
-def test_a_filter_leaves_only_the_fitting_concepts_of_a_shared_name(entries: Entries) -> None:
-    selection = entries.select(prefixes=["hp"])
-    [cold] = entries.rows_of(["cold"])
+def test_a_filter_leaves_only_the_fitting_concepts_of_a_shared_name(name_table: NameTable) -> None:
+    selection = name_table.select(prefixes=["hp"])
+    [cold] = name_table.rows_of(["cold"])
 
     assert selection is not None
-    left = entries.link_concepts[entries.links_of(cold)][selection.links[entries.links_of(cold)]]
-    assert [entries.concepts[number] for number in left] == ["hp:1"]
+    left = name_table.link_concepts[name_table.links_of(cold)][selection.links[name_table.links_of(cold)]]
+    assert [name_table.concepts[number] for number in left] == ["hp:1"]
 
 
-def test_no_filter_is_no_selection(entries: Entries) -> None:
-    assert entries.select() is None
+def test_no_filter_is_no_selection(name_table: NameTable) -> None:
+    assert name_table.select() is None
 
 
 @pytest.mark.parametrize(
@@ -210,27 +226,27 @@ def test_no_filter_is_no_selection(entries: Entries) -> None:
     ],
 )
 def test_a_word_that_the_index_does_not_know_is_an_error_with_the_nearest(
-    entries: Entries, filters: dict[str, list[str]], message: str
+    name_table: NameTable, filters: dict[str, list[str]], message: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        entries.select(**filters)
+        name_table.select(**filters)
     assert str(error.value) == message
 
 
 def test_of_many_words_the_nearest_few_are_offered(vocabulary_of: MakeVocabulary, folder: Path) -> None:
     types = [(f"x:{number}", f"T{number:03}") for number in range(1, 128)]
     rows = [(concept, f"name of {concept}") for concept, _ in types]
-    entries = write_entries(vocabulary_of(rows, {"types": types}), folder)
+    name_table = write_name_table(vocabulary_of(rows, {"types": types}), folder)
 
     with pytest.raises(ConfigError, match=r"no type 'T04'; did you mean 'T\d+', 'T\d+' or 'T\d+'\?$"):
-        entries.select(types=["T04"])
+        name_table.select(types=["T04"])
 
 
 def test_a_type_is_asked_in_vain_where_there_are_none(vocabulary_of: MakeVocabulary, folder: Path) -> None:
-    entries = write_entries(vocabulary_of([("x:1", "flu")]), folder)
+    name_table = write_name_table(vocabulary_of([("x:1", "flu")]), folder)
 
     with pytest.raises(ConfigError, match="no type 'T047'; it has none"):
-        entries.select(types=["T047"])
+        name_table.select(types=["T047"])
 
 
 # Laws
@@ -247,11 +263,11 @@ laws = settings(max_examples=20, suppress_health_check=[HealthCheck.function_sco
 def test_entries_hold_what_a_plain_loop_finds(
     rows: list[Row], piece: int, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entries_writer, "ROWS_A_PIECE", piece)
+    monkeypatch.setattr(name_table_writer, "ROWS_PER_PIECE", piece)
     rows = [*rows, ("z:1", "kept", "S")]
     vocabulary, folder = _written(rows, tmp_path_factory)
 
-    entries = write_entries(vocabulary, folder)
+    name_table = write_name_table(vocabulary, folder)
 
     expected = defaultdict(set)
     first: dict[str, str] = {}
@@ -259,11 +275,11 @@ def test_entries_hold_what_a_plain_loop_finds(
         if folded := fold(row["name"]):
             expected[folded].add((row["concept_id"], row["source"]))
             first.setdefault(folded, row["name"])
-    assert entries.folded.span(0, len(entries)) == sorted(expected, key=str.encode)
-    for number, folded in enumerate(entries.folded.span(0, len(entries))):
-        assert links(entries, number) == expected[folded]
-        assert entries.texts[number] == first[folded]
-        assert entries.rows_of([folded]).tolist() == [number]
+    assert name_table.folded.span(0, len(name_table)) == sorted(expected, key=str.encode)
+    for number, folded in enumerate(name_table.folded.span(0, len(name_table))):
+        assert links(name_table, number) == expected[folded]
+        assert name_table.texts[number] == first[folded]
+        assert name_table.rows_of([folded]).tolist() == [number]
 
 
 @laws
@@ -272,23 +288,23 @@ def test_a_prefix_selects_as_comparing_every_identifier_would(
     rows: list[Row], wanted: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     vocabulary, folder = _written([*rows, *((f"{prefix}:0", "kept") for prefix in wanted)], tmp_path_factory)
-    entries = write_entries(vocabulary, folder)
+    name_table = write_name_table(vocabulary, folder)
 
-    selection = entries.select(prefixes=wanted)
+    selection = name_table.select(prefixes=wanted)
 
     assert selection is not None
-    kept = [entries.concepts[number].partition(":")[0] in wanted for number in entries.link_concepts]
+    kept = [name_table.concepts[number].partition(":")[0] in wanted for number in name_table.link_concepts]
     assert selection.links.tolist() == kept
-    assert selection.rows.tolist() == [any(kept[entries.links_of(row)]) for row in range(len(entries))]
+    assert selection.rows.tolist() == [any(kept[name_table.links_of(row)]) for row in range(len(name_table))]
 
 
-def test_entries_open_where_polars_is_not_installed(entries: Entries, folder: Path) -> None:
+def test_entries_open_where_polars_is_not_installed(name_table: NameTable, folder: Path) -> None:
     program = """
 import sys
 sys.modules.update(polars=None, torch=None, faiss=None, typer=None)
 from pathlib import Path
-from sapbert.index.entries import Entries
-print(Entries.open(Path(sys.argv[1])).rows_of(["cold"]))
+from sapbert.index.name_table import NameTable
+print(NameTable.open(Path(sys.argv[1])).rows_of(["cold"]))
 """
     done = subprocess.run(
         [sys.executable, "-c", program, folder], capture_output=True, text=True, check=False

@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sapbert.vocab.columns import by_category
+from sapbert.vocab.text_columns import map_categories
 
 _LETTERS = 8
 _TIES = {"run": False, "name": False, "source": False, "rank": True, "scope": False}
 """What decides between rows that the number leaves equal, and whether the highest comes first."""
 
 
-def distinct_names(names: pl.DataFrame) -> pl.DataFrame:
+def sort_distinct_names(names: pl.DataFrame) -> pl.DataFrame:
     """Sort by `concept` (a number), language, name and source; of rows alike in all four one is kept.
 
     It is the one of highest rank, and of those the one of the first scope.
@@ -41,7 +41,7 @@ def distinct_names(names: pl.DataFrame) -> pl.DataFrame:
 
 def _key(names: pl.DataFrame) -> NDArray[np.uint64]:
     """A number a row, from the top bits down: concept, language, as much of the name as there is room for."""
-    languages = by_category(names["language"], lambda texts: np.argsort(np.argsort(texts)))
+    languages = map_categories(names["language"], lambda texts: np.argsort(np.argsort(texts)))
     group = names["concept"].to_numpy().astype(np.uint64) * (languages.max() + np.uint64(1)) + languages
     bits = np.uint64(max(1, int(group.max()).bit_length()))
     key: NDArray[np.uint64] = (group << (np.uint64(64) - bits)) | (_first_letters(names["name"]) >> bits)

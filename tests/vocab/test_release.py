@@ -12,7 +12,7 @@ import pytest
 from xxhash import xxh3_128
 
 from sapbert.errors import FormatError
-from sapbert.vocab.intake import Intake, Release
+from sapbert.vocab.input_files import InputReader, Release
 from tests.vocab.sources import CONTENT, PATTERN, PIPES, blocks_of, content, find, gzipped, lay
 
 
@@ -91,15 +91,15 @@ PACKAGINGS = [
 
 @pytest.mark.parametrize("pack", PACKAGINGS)
 def test_a_file_is_found_and_read_whatever_wraps_it(tmp_path: Path, pack: Callable[[Path], Path]) -> None:
-    source, intake = find(pack(tmp_path)), Intake()
+    source, inputs = find(pack(tmp_path)), InputReader()
     assert source.name.upper() == "MRCONSO.RRF"
-    assert content(source, intake) == CONTENT
+    assert content(source, inputs) == CONTENT
     digest = xxh3_128(CONTENT).hexdigest()
-    assert intake.inputs == {source.name: {"bytes": len(CONTENT), "xxh3": digest}}
+    assert inputs.checksums == {source.name: {"bytes": len(CONTENT), "xxh3": digest}}
 
     with blocks_of(999):
-        assert b"".join(Intake().blocks(source)) == CONTENT
-        frame = pl.concat(Intake().frames(source, PIPES, ["name"]))
+        assert b"".join(InputReader().blocks(source)) == CONTENT
+        frame = pl.concat(InputReader().frames(source, PIPES, ["name"]))
     assert frame["name"].to_list() == [f"invented name {row}" for row in range(200)]
 
 
@@ -159,32 +159,32 @@ def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [1, 5, 200, -9, -8, -1])
 def test_a_gzip_that_is_cut_off_is_refused_and_leaves_no_checksum(tmp_path: Path, kept: int) -> None:
     lay(tmp_path, {"MRCONSO.RRF.gz": gzip.compress(CONTENT)[:kept]})
-    intake = Intake()
-    with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or cut off: .*\(fetch it again\)"):
-        content(find(tmp_path), intake)
-    with pytest.raises(FormatError, match="damaged or cut off"):
-        list(intake.frames(find(tmp_path), PIPES, ["id"]))
-    assert intake.inputs == {}
+    inputs = InputReader()
+    with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or truncated: .*\(download it again\)"):
+        content(find(tmp_path), inputs)
+    with pytest.raises(FormatError, match="damaged or truncated"):
+        list(inputs.frames(find(tmp_path), PIPES, ["id"]))
+    assert inputs.checksums == {}
 
 
 def test_a_flipped_byte_in_a_gzip_is_found(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(CONTENT))
     packed[len(packed) // 2] ^= 0x10
     lay(tmp_path, {"MRCONSO.RRF.gz": bytes(packed)})
-    with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or cut off"):
+    with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or truncated"):
         content(find(tmp_path))
 
 
 def test_a_gzip_that_is_none_is_refused(tmp_path: Path) -> None:
     lay(tmp_path, {"MRCONSO.RRF.gz": CONTENT})
-    with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or cut off: Not a gzipped file"):
+    with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or truncated: Not a gzipped file"):
         content(find(tmp_path))
 
 
 def test_a_damaged_piece_is_named_by_its_place(tmp_path: Path) -> None:
     whole, cut = gzip.compress(CONTENT), gzip.compress(CONTENT)[:-20]
     lay(tmp_path, {"a.zip": zipped({"META/MRCONSO.RRF.aa.gz": whole, "META/MRCONSO.RRF.ab.gz": cut})})
-    with pytest.raises(FormatError, match=r"a\.zip/META/MRCONSO\.RRF\.ab\.gz: damaged or cut off"):
+    with pytest.raises(FormatError, match=r"a\.zip/META/MRCONSO\.RRF\.ab\.gz: damaged or truncated"):
         content(find(tmp_path))
 
 
@@ -193,9 +193,9 @@ def test_a_zip_that_is_none_is_refused(tmp_path: Path, kind: str) -> None:
     whole = zipped({"MRCONSO.RRF": CONTENT})
     damaged = {"empty": b"", "text": b"no zip at all", "cut off": whole[:-30]}[kind]
     lay(tmp_path, {"umls.zip": damaged, "outer.zip": zipped({"META/inner.nlm": damaged})})
-    with pytest.raises(FormatError, match=r"^umls\.zip: no zip archive: .*\(fetch it again\)"):
+    with pytest.raises(FormatError, match=r"^umls\.zip: not a zip archive: .*\(download it again\)"):
         Release(tmp_path / "umls.zip")
-    with pytest.raises(FormatError, match=r"^outer\.zip/META/inner\.nlm: no zip archive"):
+    with pytest.raises(FormatError, match=r"^outer\.zip/META/inner\.nlm: not a zip archive"):
         Release(tmp_path / "outer.zip")
 
 
@@ -203,7 +203,7 @@ def test_a_zip_with_a_damaged_member_is_refused(tmp_path: Path) -> None:
     packed = bytearray(zipped({"MRCONSO.RRF": CONTENT}, zipfile.ZIP_STORED))
     packed[packed.index(b"invented name 7")] ^= 1
     lay(tmp_path, {"umls.zip": bytes(packed)})
-    with pytest.raises(FormatError, match=r"umls\.zip/MRCONSO\.RRF: damaged or cut off: Bad CRC-32"):
+    with pytest.raises(FormatError, match=r"umls\.zip/MRCONSO\.RRF: damaged or truncated: Bad CRC-32"):
         content(find(tmp_path))
 
 

@@ -1,9 +1,10 @@
-"""What one reading takes in: its files, whatever wraps them, and what to do with a bad row.
+"""Find and read the files of a vocabulary release, however they are packed.
 
-Releases come as folders, single files, gzip, zip, zip inside zip (UMLS calls them `.nlm`) and files
-cut into pieces (`MRCONSO.RRF.aa.gz`, `.ab.gz` …). `Release` finds a file by name through all of that
-and hands it out as one stream; nothing is unpacked to disk. Large delimited files are read in blocks of
-whole lines: polars parses blocks on several threads, memory stays flat, and every row's line is known.
+Releases come as folders, single files, gzip, zip, zip inside zip (UMLS calls them `.nlm`) and files split
+into pieces (`MRCONSO.RRF.aa.gz`, `.ab.gz` …). `Release` finds a file by name in all of these, and
+`InputReader` reads it as one stream; nothing is unpacked to disk. Large delimited files are read in blocks of
+whole lines, so polars parses several blocks in parallel, memory does not grow with the file, and the line
+number of every row is known.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
-"""Read at a time: so little memory is used again and again, where that of a block is cleared each time."""
-_ARCHIVES = (".zip", ".nlm")
-_PIECE = re.compile(r"\.[a-z]{2}$")
-_KEPT_EXAMPLES = 5
-R = TypeVar("R")
+"""Bytes per read. A small buffer is reused; memory for a whole block would have to be cleared each time."""
+_ARCHIVE_SUFFIXES = (".zip", ".nlm")
+_PIECE_SUFFIX = re.compile(r"\.[a-z]{2}$")
+_MOST_EXAMPLES = 5
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file of a release as it lies there: plain or gzip, in a folder or an archive."""
+    """One stored file of a release: plain or gzip, in a folder or an archive."""
 
     name: str
-    """Where it is, for messages: `umls.zip/META/MRCONSO.RRF.aa.gz`."""
+    """Its path, for messages: `umls.zip/META/MRCONSO.RRF.aa.gz`."""
     size: int
     """Bytes before decompression."""
     open: Callable[[], io.BufferedIOBase]
@@ -60,15 +61,15 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """One file to read: one member, or the pieces it was cut into."""
+class InputFile:
+    """One file to read: one member, or the pieces that it was split into."""
 
     name: str
     members: tuple[Member, ...]
 
 
 class Release:
-    """The files below a path, through folders and archives."""
+    """All files below a path, including those in archives."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -76,16 +77,16 @@ class Release:
         self.path = path
         self.members = list(_members(path))
 
-    def find(self, pattern: str) -> Source | None:
-        """Return the file whose name (without `.gz`) matches all of `pattern`, ignoring case.
+    def find(self, pattern: str) -> InputFile | None:
+        """Return the file whose whole name (without `.gz`) matches `pattern`, ignoring case.
 
-        Of several, the one in the fewest folders is taken: a release may carry subsets of itself deeper down.
+        If several match, the one in the fewest folders is taken: a release may contain subsets of itself.
         """
-        wanted = re.compile(pattern, re.IGNORECASE)
+        expression = re.compile(pattern, re.IGNORECASE)
         by_folder: dict[str, list[Member]] = {}
         for member in self.members:
             stem = member.plain_name
-            if wanted.fullmatch(stem) or wanted.fullmatch(_PIECE.sub("", stem)):
+            if expression.fullmatch(stem) or expression.fullmatch(_PIECE_SUFFIX.sub("", stem)):
                 # The pieces of one file may be spread over several archives of one folder.
                 folder = str(PurePosixPath(member.name).parent)
                 by_folder.setdefault(re.sub(r"(?i)[^/]*\.nlm/", "*/", folder + "/"), []).append(member)
@@ -93,62 +94,62 @@ class Release:
             return None
         folder = min(by_folder, key=lambda name: (name.count("/"), name))
         members = sorted(by_folder[folder], key=lambda member: member.plain_name)
-        whole = [member for member in members if wanted.fullmatch(member.plain_name)]
+        whole = [member for member in members if expression.fullmatch(member.plain_name)]
         if whole:
-            return Source(whole[0].plain_name, (whole[0],))
-        source = Source(_PIECE.sub("", members[0].plain_name), tuple(members))
-        _refuse_missing_piece(source)
-        return source
+            return InputFile(whole[0].plain_name, (whole[0],))
+        file = InputFile(_PIECE_SUFFIX.sub("", members[0].plain_name), tuple(members))
+        _refuse_missing_piece(file)
+        return file
 
-    def find_all(self, pattern: str) -> list[Source]:
-        """Return every file that `find` could return, in order of name; of one name the least deep."""
-        wanted = re.compile(pattern, re.IGNORECASE)
-        found: dict[str, Member] = {}
+    def find_all(self, pattern: str) -> list[InputFile]:
+        """Return every file that `find` could return, sorted by name; of equal names the one least deep."""
+        expression = re.compile(pattern, re.IGNORECASE)
+        by_name: dict[str, Member] = {}
         for member in sorted(self.members, key=lambda member: (member.name.count("/"), member.name)):
-            if wanted.fullmatch(member.plain_name):
-                found.setdefault(member.plain_name, member)
-        return [Source(name, (member,)) for name, member in sorted(found.items())]
+            if expression.fullmatch(member.plain_name):
+                by_name.setdefault(member.plain_name, member)
+        return [InputFile(name, (member,)) for name, member in sorted(by_name.items())]
 
 
 @dataclass(slots=True)
-class Intake:
-    """Reads sources, remembers their checksums, and judges bad rows."""
+class InputReader:
+    """Reads input files, records their checksums, and stops at bad rows or counts them."""
 
     on_error: OnError = "stop"
     progress: Progress = no_progress
-    inputs: dict[str, dict[str, object]] = field(default_factory=dict)
-    """Name of each source read to its end → size and xxh3 of its uncompressed content."""
-    skipped: int = 0
-    """Bad rows passed over."""
-    examples: list[str] = field(default_factory=list)
-    """What was wrong with the first of them."""
+    checksums: dict[str, dict[str, object]] = field(default_factory=dict)
+    """Name of each file that was read to its end → size and xxh3 of its uncompressed content."""
+    skipped_rows: int = 0
+    """Number of bad rows that were skipped."""
+    skipped_examples: list[str] = field(default_factory=list)
+    """The error messages of the first skipped rows."""
 
-    def bad(self, error: FormatError) -> None:
-        """Stop at a bad row, or count it, as this reading was told."""
+    def reject_row(self, error: FormatError) -> None:
+        """Raise the error of a bad row, or count it if `on_error` is `skip`."""
         if self.on_error == "stop":
             raise error
-        self.skipped += 1
-        if len(self.examples) < _KEPT_EXAMPLES:
-            self.examples.append(str(error))
+        self.skipped_rows += 1
+        if len(self.skipped_examples) < _MOST_EXAMPLES:
+            self.skipped_examples.append(str(error))
 
     @contextmanager
-    def stream(self, source: Source) -> Iterator[BinaryIO]:
-        """Open the uncompressed content of `source`; damage met while reading is a FormatError."""
-        content = _Content(source, self.progress)
+    def stream(self, file: InputFile) -> Iterator[BinaryIO]:
+        """Open the uncompressed content of `file`; a damaged file raises a FormatError while it is read."""
+        content = _Content(file, self.progress)
         try:
             yield io.BufferedReader(content, 1 << 20)
         except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
-            where = content.current or source.name
-            raise FormatError(where, None, f"damaged or cut off: {error}", hint="fetch it again") from error
+            where, problem = content.current or file.name, f"damaged or truncated: {error}"
+            raise FormatError(where, None, problem, hint="download it again") from error
         finally:
             content.close()
         if content.finished:
-            self.inputs[source.name] = {"bytes": content.bytes, "xxh3": content.digest.hexdigest()}
+            self.checksums[file.name] = {"bytes": content.bytes, "xxh3": content.digest.hexdigest()}
 
-    def blocks(self, source: Source) -> Iterator[bytes]:
-        """Yield `source` in blocks of whole lines, each ended by a newline."""
+    def blocks(self, file: InputFile) -> Iterator[bytes]:
+        """Yield `file` in blocks of whole lines, each terminated by a newline."""
         empty = True
-        with self.stream(source) as stream:
+        with self.stream(file) as stream:
             held = [stream.read(3).removeprefix(b"\xef\xbb\xbf")]
             size = 0
             while chunk := stream.read(_CHUNK_BYTES):
@@ -163,55 +164,56 @@ class Intake:
                 yield rest if rest.endswith(b"\n") else rest + b"\n"
                 empty = False
         if empty:
-            raise FormatError(source.name, None, "the file is empty", hint="fetch it again")
+            raise FormatError(file.name, None, "the file is empty", hint="download it again")
 
     @overload
-    def frames(self, source: Source, layout: Layout, columns: list[str]) -> Iterator[pl.DataFrame]: ...
+    def frames(self, file: InputFile, layout: Layout, columns: list[str]) -> Iterator[pl.DataFrame]: ...
 
     @overload
     def frames(
-        self, source: Source, layout: Layout, columns: list[str], each: Callable[[pl.DataFrame], R]
-    ) -> Iterator[R]: ...
+        self, file: InputFile, layout: Layout, columns: list[str], function: Callable[[pl.DataFrame], Result]
+    ) -> Iterator[Result]: ...
 
     def frames(
         self,
-        source: Source,
+        file: InputFile,
         layout: Layout,
         columns: list[str],
-        each: Callable[[pl.DataFrame], Any] = lambda frame: frame,
+        function: Callable[[pl.DataFrame], Any] = lambda frame: frame,
     ) -> Iterator[Any]:
-        """Yield the wanted `columns` of a delimited source, as strings; empty fields are empty strings.
+        """Yield the given `columns` of a delimited file as frames of strings, in file order.
 
-        What is yielded is `each(frame)`, called on several threads, in the order of the file.
+        Empty fields are empty strings. `function` is applied to each frame in worker threads.
         """
 
-        def work(block: tuple[int, bytes]) -> tuple[Any, list[BadLine], int]:
-            parsed = parse_block(block[1], source.name, layout, columns, first=block[0] == 0)
-            return each(parsed.frame), parsed.bad, parsed.lines
+        def parse(block: tuple[int, bytes]) -> tuple[Any, list[BadLine], int]:
+            parsed = parse_block(block[1], file.name, layout, columns, first=block[0] == 0)
+            return function(parsed.frame), parsed.bad, parsed.lines
 
         line = 1
-        for result, bad_lines, lines in ordered_map(work, enumerate(self.blocks(source))):
+        for result, bad_lines, lines in ordered_map(parse, enumerate(self.blocks(file))):
             for bad in bad_lines:
-                self.bad(FormatError(source.name, line + bad.offset, bad.found, hint=bad.hint or None))
+                self.reject_row(FormatError(file.name, line + bad.offset, bad.problem, hint=bad.hint or None))
             line += lines
             yield result
 
 
 class _Content(io.RawIOBase):
-    """The members of a source one after the other, decompressed, hashed and counted."""
+    """The members of an input file as one stream: decompressed, hashed and counted."""
 
-    def __init__(self, source: Source, progress: Progress) -> None:
+    def __init__(self, file: InputFile, progress: Progress) -> None:
         super().__init__()
         self.digest = xxh3_128()
         self.bytes = 0
         self.finished = False
-        """All was read, to the checksum at the end of a gzip."""
+        """Whether everything was read, including the checksum at the end of a gzip file."""
         self.current = ""
-        self._name = source.name
+        self._name = file.name
         self._progress = progress
-        self._total = sum(member.size for member in source.members)
-        self._passed = 0
-        self._left = deque(source.members)
+        self._total = sum(member.size for member in file.members)
+        self._done = 0
+        """Stored bytes of the members that were read completely."""
+        self._remaining = deque(file.members)
         self._opened: tuple[io.BufferedIOBase, io.BufferedIOBase] | None = None
 
     def readable(self) -> bool:
@@ -220,13 +222,13 @@ class _Content(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int:
         view = memoryview(buffer)
         while (opened := self._opened or self._open_next()) is not None:
-            stream, raw = opened
+            stream, stored = opened
             if size := stream.readinto(view):
                 self.digest.update(view[:size])
                 self.bytes += size
-                self._progress(self._name, self._passed + _position(raw), self._total)
+                self._progress(self._name, self._done + _position(stored), self._total)
                 return size
-            self._passed += _position(raw)
+            self._done += _position(stored)
             self._close_member()
         self.finished = True
         return 0
@@ -236,13 +238,13 @@ class _Content(io.RawIOBase):
         super().close()
 
     def _open_next(self) -> tuple[io.BufferedIOBase, io.BufferedIOBase] | None:
-        """Open the next member, as its content and as it lies there."""
-        if not self._left:
+        """Open the next member; returns its decompressed and its stored stream."""
+        if not self._remaining:
             return None
-        member = self._left.popleft()
+        member = self._remaining.popleft()
         self.current = member.name
-        raw = member.open()
-        self._opened = (gzip.GzipFile(fileobj=raw) if member.name.endswith(".gz") else raw, raw)
+        stored = member.open()
+        self._opened = (gzip.GzipFile(fileobj=stored) if member.name.endswith(".gz") else stored, stored)
         return self._opened
 
     def _close_member(self) -> None:
@@ -251,19 +253,19 @@ class _Content(io.RawIOBase):
         self._opened = None
 
 
-def _refuse_missing_piece(source: Source) -> None:
-    """A gap between the first and the last piece is an error; that the last is missing cannot be known."""
-    present = {member.plain_name[-2:] for member in source.members}
+def _refuse_missing_piece(file: InputFile) -> None:
+    """Refuse a gap between the first and the last piece; a missing last piece cannot be detected."""
+    present = {member.plain_name[-2:] for member in file.members}
     for piece in (a + b for a, b in product(ascii_lowercase, repeat=2)):
         if piece > max(present):
             return
         if piece not in present:
-            hint = "all archives of a release must lie together"
-            raise FormatError(f"{source.name}.{piece}", None, "this piece is missing", hint=hint)
+            hint = "all archives of a release must be in one folder"
+            raise FormatError(f"{file.name}.{piece}", None, "this piece is missing", hint=hint)
 
 
 def _position(stream: io.BufferedIOBase) -> int:
-    """How far a file was read; a pipe does not tell."""
+    """Return the number of bytes read so far; 0 for a pipe, which has no position."""
     return stream.tell() if stream.seekable() else 0
 
 
@@ -276,7 +278,7 @@ def _members(path: Path) -> Iterator[Member]:
 
 
 def _file_members(file: Path, name: str) -> Iterator[Member]:
-    if file.suffix.lower() in _ARCHIVES:
+    if file.suffix.lower() in _ARCHIVE_SUFFIXES:
         with open(file, "rb") as stream:
             yield from _archive_members(stream, name, lambda: file)
     else:
@@ -289,7 +291,7 @@ def _archive_members(
     try:
         archive = zipfile.ZipFile(stream)
     except zipfile.BadZipFile as error:
-        raise FormatError(name, None, f"no zip archive: {error}", hint="fetch it again") from error
+        raise FormatError(name, None, f"not a zip archive: {error}", hint="download it again") from error
     for info in archive.infolist():
         if info.is_dir():
             continue
@@ -301,7 +303,7 @@ def _archive_members(
             with zipfile.ZipFile(reopen()) as reopened:
                 return _open_packed(reopened, info, inner)
 
-        if PurePosixPath(info.filename).suffix.lower() in _ARCHIVES:
+        if PurePosixPath(info.filename).suffix.lower() in _ARCHIVE_SUFFIXES:
             with _open_packed(archive, info, inner) as nested:
                 yield from _archive_members(nested, inner, open_member)
         else:
@@ -311,5 +313,5 @@ def _archive_members(
 def _open_packed(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> io.BufferedIOBase:
     try:
         return cast("io.BufferedIOBase", archive.open(info))
-    except RuntimeError as error:  # encrypted, or compressed in a way that Python cannot undo
+    except RuntimeError as error:  # encrypted, or compressed by a method that Python does not support
         raise FormatError(name, None, f"cannot be unpacked: {error}", hint="unpack it first") from error

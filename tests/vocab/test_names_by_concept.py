@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapbert.vocab.concepts import Concepts, first_rows, whole_concepts
+from sapbert.vocab.names_by_concept import NamesByConcept, regroup_by_concept, run_starts
 
 Row = tuple[str, str]
 rows = st.lists(st.tuples(st.sampled_from(["C1", "C2", "C3", "é"]), st.sampled_from(["a", "b", ""])))
@@ -16,24 +16,24 @@ def frame(table: list[Row]) -> pl.DataFrame:
     return pl.DataFrame(table, schema={"concept_id": pl.String, "name": pl.String}, orient="row")
 
 
-def table(concepts: Concepts) -> list[Row]:
+def table(concepts: NamesByConcept) -> list[Row]:
     return [(row["concept_id"], row["name"]) for row in concepts.with_ids().iter_rows(named=True)]
 
 
 def test_an_identifier_stands_once_for_the_names_of_its_concept() -> None:
-    concepts = Concepts.of(frame([("C1", "a"), ("C1", "b"), ("C2", "a"), ("C1", "c")]), "umls:")
+    concepts = NamesByConcept.of(frame([("C1", "a"), ("C1", "b"), ("C2", "a"), ("C1", "c")]), "umls:")
     assert concepts.ids.to_list() == ["umls:C1", "umls:C2", "umls:C1"]
     assert concepts.names.select("concept", "name").rows() == [(0, "a"), (0, "b"), (1, "a"), (2, "c")]
 
 
 @given(rows)
 def test_names_get_their_identifiers_back(names: list[Row]) -> None:
-    assert table(Concepts.of(frame(names))) == names
+    assert table(NamesByConcept.of(frame(names))) == names
 
 
 @given(rows)
 def test_concepts_left_without_names_are_dropped(names: list[Row]) -> None:
-    concepts = Concepts.of(frame(sorted(names)))
+    concepts = NamesByConcept.of(frame(sorted(names)))
     kept = concepts.keeping(concepts.names.filter(pl.col("name") != ""))
     left = [row for row in sorted(names) if row[1]]
     assert table(kept) == left
@@ -46,9 +46,9 @@ def test_pieces_are_regrouped_so_that_no_concept_is_cut(
 ) -> None:
     names = sorted(names)
     bounds = sorted({0, len(names), *(cut for cut in cuts if cut < len(names))})
-    pieces = [Concepts.of(frame(names[start:stop])) for start, stop in pairwise(bounds)]
-    assert table(Concepts.joined(pieces)) == names
-    parts = list(whole_concepts(pieces, rows_a_part))
+    pieces = [NamesByConcept.of(frame(names[start:stop])) for start, stop in pairwise(bounds)]
+    assert table(NamesByConcept.joined(pieces)) == names
+    parts = list(regroup_by_concept(pieces, rows_a_part))
     assert [row for part in parts for row in table(part)] == names
     assert [own for part in parts for own in part.ids] == sorted({row[0] for row in names})
 
@@ -61,4 +61,4 @@ def test_runs_begin_where_any_column_changes(pairs: list[tuple[int, str]]) -> No
     for _, run in groupby(pairs):
         starts.append(place)
         place += len(list(run))
-    assert first_rows(numbers, languages).tolist() == starts
+    assert run_starts(numbers, languages).tolist() == starts

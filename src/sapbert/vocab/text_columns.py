@@ -56,16 +56,18 @@ def to_curies(ids: pl.Series, *, prefix: str | None = None) -> pl.Series:
     return _mend(fast, ids, ~regular, lambda text: parse_curie(text, prefix=prefix))
 
 
-def is_first(texts: pl.Series, hashes: NDArray[np.uint64], groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+def is_first_in_group(
+    texts: pl.Series, hashes: NDArray[np.uint64], groups: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Tell of each row whether no row above it of its group has its text; equal texts have equal hashes."""
-    rows = maybe_repeated(hashes ^ (groups.astype(np.uint64) * _SPREAD))
+    rows = possibly_repeated_rows(hashes ^ (groups.astype(np.uint64) * _SPREAD))
     doubtful = pl.DataFrame({"text": texts.gather(rows), "group": groups[rows]})
     first = np.ones(len(texts), np.bool_)
     first[rows] = doubtful.select(pl.struct(pl.all()).is_first_distinct()).to_series().to_numpy()
     return first
 
 
-def maybe_repeated(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+def possibly_repeated_rows(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """The rows, ascending, of all hashes that come more than once, and of very few others.
 
     Hashes carry their row in their lowest bits, so that they are sorted alone, in a quarter of the time that
@@ -79,7 +81,7 @@ def maybe_repeated(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     return np.sort((ordered[found[: len(ordered)]] & low).astype(np.int64))
 
 
-def by_category(column: pl.Series, make: Callable[[list[str]], ArrayLike]) -> NDArray[np.uint64]:
+def map_categories(column: pl.Series, make: Callable[[list[str]], ArrayLike]) -> NDArray[np.uint64]:
     """One number a row, which `make` gives to the text of its category."""
     physical = column.to_physical().to_numpy()
     a_row = np.full(int(physical.max(initial=0)) + 1, -1)

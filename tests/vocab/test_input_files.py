@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_128
 
 from sapbert.errors import FormatError
-from sapbert.vocab.intake import Intake
+from sapbert.vocab.input_files import InputReader
 from tests.vocab.sources import CONTENT, blocks_of, content, find, gzipped, lay, source_of
 
 
@@ -18,7 +18,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, empty: bytes) -> None:
     lay(tmp_path, {"MRCONSO.RRF": empty, "packed/MRCONSO.RRF.gz": gzip.compress(empty)})
     for path in (tmp_path, tmp_path / "packed"):
         with pytest.raises(FormatError, match=r"MRCONSO\.RRF: the file is empty"):
-            list(Intake().blocks(find(path)))
+            list(InputReader().blocks(find(path)))
 
 
 @given(
@@ -36,10 +36,10 @@ def test_blocks_are_the_lines_of_the_file_however_it_is_cut(
     mark = b"\xef\xbb\xbf"
     file = mark * marked + b"\n".join(lines) + b"\n" * ended
     data = file.removeprefix(mark)
-    source, intake = source_of(file[:cut], file[cut:]), Intake()
+    source, inputs = source_of(file[:cut], file[cut:]), InputReader()
     with blocks_of(size):
         try:
-            blocks = list(intake.blocks(source))
+            blocks = list(inputs.blocks(source))
         except FormatError:
             assert data.strip() == b""
             return
@@ -47,28 +47,28 @@ def test_blocks_are_the_lines_of_the_file_however_it_is_cut(
     joined = b"".join(blocks)
     # Blank lines at the end may be left out.
     assert joined == data + b"\n" or (data.startswith(joined) and not data[len(joined) :].strip())
-    assert intake.inputs["invented.txt"] == {"bytes": len(file), "xxh3": xxh3_128(file).hexdigest()}
+    assert inputs.checksums["invented.txt"] == {"bytes": len(file), "xxh3": xxh3_128(file).hexdigest()}
 
 
 def test_memory_is_that_of_a_block(tmp_path: Path) -> None:
     with blocks_of(1000):
-        sizes = [len(block) for block in Intake().blocks(source_of(CONTENT))]
+        sizes = [len(block) for block in InputReader().blocks(source_of(CONTENT))]
     assert len(sizes) > 5
     assert max(sizes) < 1100
     assert min(sizes[:-1]) > 900
 
 
 def test_a_source_that_was_not_read_to_its_end_has_no_checksum() -> None:
-    intake, source = Intake(), source_of(CONTENT * 500)
-    with intake.stream(source) as stream:
+    inputs, source = InputReader(), source_of(CONTENT * 500)
+    with inputs.stream(source) as stream:
         stream.read(10)
-    assert intake.inputs == {}
+    assert inputs.checksums == {}
 
 
 def test_progress_is_told_in_bytes_as_they_lie_there(tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
     source = find(gzipped(tmp_path))
-    content(source, Intake(progress=lambda name, done, total: told.append((name, done, total))))
+    content(source, InputReader(progress=lambda name, done, total: told.append((name, done, total))))
     size = (tmp_path / "MRCONSO.RRF.gz").stat().st_size
     assert {(name, total) for name, _, total in told} == {("MRCONSO.RRF", size)}
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from sapbert.curies import parse_curie
 from sapbert.text import fold, tidy
-from sapbert.vocab.columns import fold_names, fold_tidy_names, is_first, maybe_repeated, tidy_names, to_curies
+from sapbert.vocab.text_columns import (
+    fold_names,
+    fold_tidy_names,
+    is_first_in_group,
+    possibly_repeated_rows,
+    tidy_names,
+    to_curies,
+)
 from tests.test_curies import PREFIXES, texts
 from tests.test_text import TRICKY, code_points
 
@@ -105,13 +112,13 @@ def columns(rows: list[tuple[int, str]]) -> tuple[pl.Series, NDArray[np.uint64],
 
 @given(tables)
 def test_a_row_is_first_where_none_above_is_equal(rows: list[tuple[int, str]]) -> None:
-    assert is_first(*columns(rows)).tolist() == first_of_each(rows)
+    assert is_first_in_group(*columns(rows)).tolist() == first_of_each(rows)
 
 
 @given(tables)
 def test_rows_that_hash_alike_are_told_apart(rows: list[tuple[int, str]]) -> None:
     texts, hashes, groups = columns(rows)
-    assert is_first(texts, np.zeros_like(hashes), groups).tolist() == first_of_each(rows)
+    assert is_first_in_group(texts, np.zeros_like(hashes), groups).tolist() == first_of_each(rows)
 
 
 hashes = st.lists(st.integers(0, 3) | st.integers(0, 2**64 - 1) | st.integers(2**64 - 4, 2**64 - 1))
@@ -119,11 +126,11 @@ hashes = st.lists(st.integers(0, 3) | st.integers(0, 2**64 - 1) | st.integers(2*
 
 @given(hashes)
 def test_every_hash_that_comes_again_is_found(numbers: list[int]) -> None:
-    found = maybe_repeated(np.array(numbers, np.uint64)).tolist()
+    found = possibly_repeated_rows(np.array(numbers, np.uint64)).tolist()
     assert found == sorted(set(found))
     assert {row for row, number in enumerate(numbers) if numbers.count(number) > 1} <= set(found)
 
 
 def test_hashes_that_come_once_are_hardly_ever_found() -> None:
     once = np.random.default_rng(1).permutation(np.arange(10_000, dtype=np.uint64) << np.uint64(40))
-    assert not len(maybe_repeated(once))
+    assert not len(possibly_repeated_rows(once))

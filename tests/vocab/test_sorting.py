@@ -4,8 +4,8 @@ import polars as pl
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sapbert.vocab.order import distinct_names
 from sapbert.vocab.schema import Schema, Scope
+from sapbert.vocab.sorting import sort_distinct_names
 
 Row = tuple[int, str, str, str, int, str]
 SCHEMA: Schema = {
@@ -53,7 +53,7 @@ def test_names_lie_by_concept_language_name_and_source_and_the_best_of_equal_one
         (0, "en", "Migraine", "MSH", 2, "exact"),
     ]
     table = pl.DataFrame(unsorted, schema=SCHEMA, orient="row")
-    assert distinct_names(table).rows() == [unsorted[number] for number in (2, 4, 1, 0)]
+    assert sort_distinct_names(table).rows() == [unsorted[number] for number in (2, 4, 1, 0)]
 
 
 @given(st.lists(rows, max_size=40))
@@ -62,4 +62,4 @@ def test_names_lie_by_concept_language_name_and_source_and_the_best_of_equal_one
 @example([(0, "en", "a\0", "", 0, "exact"), (0, "en", "a", "", 0, "exact")])
 def test_any_rows_lie_as_sorting_by_every_column_lays_them(unsorted: list[Row]) -> None:
     table = pl.DataFrame(unsorted, schema=SCHEMA, orient="row")
-    assert distinct_names(table).rows() == obvious(unsorted)
+    assert sort_distinct_names(table).rows() == obvious(unsorted)
