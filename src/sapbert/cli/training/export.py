@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from sapbert.cli.output import Json, Out, Overwrite, progress_bar, refuse_input,
 from sapbert.errors import ConfigError, needing
 
 if TYPE_CHECKING:
+    from sapbert.protocols import Encoder
     from sapbert.tokens.pooling import Pooling
 
 
@@ -50,7 +52,6 @@ def export(
     several sets.
     """
     from sapbert.defaults import resolve_default
-    from sapbert.encoder.judge import read_benchmark
     from sapbert.encoder.onnx import is_exported
 
     refuse_input(out, model)
@@ -66,7 +67,7 @@ def export(
         return
     if is_exported(resolve_default(model, "encoder")):
         raise ConfigError(f"{model} is exported already; --format huggingface turns it back")
-    benchmarks = {str(folder): read_benchmark(folder) for folder in benchmark}
+    benchmarks = {str(folder): _measure(folder) for folder in benchmark}
     with needing("train"):
         from sapbert.encoder.onnx_export.export import export_model
     with progress_bar() as on_progress:
@@ -82,6 +83,12 @@ def export(
     tell(manifest, out, as_json=json)
     if not json:
         _tell_accuracy(manifest.details["accuracy"])
+
+
+def _measure(folder: Path) -> Callable[[Encoder], Mapping[str, float]]:
+    from sapbert.evaluation.encoder_accuracy import encoder_accuracy, open_benchmark
+
+    return partial(encoder_accuracy, open_benchmark(folder))
 
 
 def _is_reranker(model: str) -> bool:

@@ -14,15 +14,16 @@ from __future__ import annotations
 import logging
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
@@ -30,7 +31,6 @@ from transformers.masking_utils import eager_mask
 from sapbert.artifacts import Manifest, create, load_manifest
 from sapbert.encoder.cross_encoder import ENCODER, read_head, write_head
 from sapbert.encoder.cross_encoder import KIND as RERANKER
-from sapbert.encoder.judge import Benchmark, measure
 from sapbert.encoder.model_folder import quiet
 from sapbert.encoder.onnx import (
     GRAPHS,
@@ -49,6 +49,9 @@ from sapbert.encoder.onnx_export.quantize import quantize
 from sapbert.encoder.onnx_export.restore import write_origin
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
+from sapbert.progress import Progress, no_progress
+from sapbert.protocols import Encoder
+from sapbert.tokens.batching import OnProgress
 from sapbert.tokens.pooling import Pooling, pool
 
 KIND = "encoder"
@@ -70,29 +73,32 @@ _SMALLEST_OUTSIDE = 1024
 """Bytes from which a constant goes to the file of weights."""
 
 
+Measure = Callable[[Encoder], Mapping[str, float]]
+"""Returns the figures of an encoder on a benchmark."""
+
+
 def export_model(
     source: str | Path,
     target: Path,
     *,
     pooling: Pooling | None = None,
     max_length: int | None = None,
-    benchmarks: Mapping[str, Benchmark] | None = None,
-    on_progress: Callable[[str, int, int], None] | None = None,
+    benchmarks: Mapping[str, Measure] | None = None,
+    on_progress: Progress = no_progress,
     overwrite: bool = False,
 ) -> Manifest:
     """Write the encoder `source`, a folder or a Hugging Face id, to `target` as ONNX.
 
-    It is used as it was trained unless `pooling` and `max_length` say otherwise. How well each variant links
-    the `benchmarks` is noted in the manifest (`details`, "accuracy"); `on_progress` hears what is being
-    linked, names done and names in all.
+    `pooling` and `max_length` default to those of the model. Each of `benchmarks` measures both variants;
+    the figures go to the manifest (`details`, "accuracy"): name → variant → figures.
     """
     encoder = TransformerEncoder.open(source, pooling=pooling, max_length=max_length, device="cpu")
     fingerprint = encoder.fingerprint
     with create(target, overwrite=overwrite) as draft:
         write_encoder(encoder, draft.path, source)
         accuracy = {
-            name: _judge(draft.path, name, benchmark, on_progress)
-            for name, benchmark in (benchmarks or {}).items()
+            name: _measure_variants(draft.path, name, measure, on_progress)
+            for name, measure in (benchmarks or {}).items()
         }
         return draft.seal(
             KIND,
@@ -157,19 +163,27 @@ def _write_files(encoder: TransformerEncoder, folder: Path) -> None:
     write_description(folder, description)
 
 
-def _judge(
-    folder: Path,
-    name: str,
-    benchmark: Benchmark,
-    on_progress: Callable[[str, int, int], None] | None,
+def _measure_variants(
+    folder: Path, name: str, measure: Measure, on_progress: Progress
 ) -> dict[str, dict[str, float]]:
-    """Measure how well each variant of an exported encoder links."""
-    found: dict[str, dict[str, float]] = {}
+    """Return the figures of each variant of the exported encoder in `folder` on the benchmark `name`."""
+    figures: dict[str, dict[str, float]] = {}
     for variant in GRAPHS:
-        tell = partial(on_progress, f"{name} {variant}") if on_progress else None
         encoder = OnnxEncoder.open(folder, variant=variant, verify=False)
-        found[variant] = asdict(measure(encoder, benchmark, on_progress=tell))
-    return found
+        figures[variant] = dict(measure(_ReportingEncoder(encoder, partial(on_progress, f"{name} {variant}"))))
+    return figures
+
+
+class _ReportingEncoder:
+    """An encoder that reports progress; implements `protocols.Encoder`."""
+
+    def __init__(self, encoder: OnnxEncoder, on_progress: OnProgress) -> None:
+        self._encoder, self._on_progress = encoder, on_progress
+        self.dimension, self.fingerprint = encoder.dimension, encoder.fingerprint
+
+    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """Return one unit vector per name.  # (names, dimension)"""
+        return self._encoder.encode(names, on_progress=self._on_progress)
 
 
 class _Graph(nn.Module):
