@@ -30,7 +30,7 @@ import torch
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from results import FOLDER, write_results
-from sapbert.encoder.transformer import load_encoder
+from sapbert.encoder.loading import load_encoder
 from sapbert.pairs.artifact import Pairs
 from sapbert.tokens.pooling import Pooling
 from sapbert.training.alignment.batches import Batches

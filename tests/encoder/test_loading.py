@@ -9,8 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import T5Config, T5Model
 
+from sapbert.encoder.loading import load_encoder
 from sapbert.encoder.model_folder import OWN_FILE, quiet
-from sapbert.encoder.transformer import TransformerEncoder, load_encoder
+from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
 from sapbert.tokens.pooling import Pooling
 from tests.encoder.tiny import WIDTH, tiny_bert, tiny_modernbert

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sapbert.encoder.loading import load_encoder
 from sapbert.encoder.model_folder import OWN_FILE, POOLING_FILE, read_pooling, save_model
-from sapbert.encoder.transformer import TransformerEncoder, load_encoder
+from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
 from sapbert.tokens.pooling import Pooling
 from tests.encoder.tiny import FAMILIES, WORDS, tiny_bert

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from sapbert.encoder.loading import load_encoder
 from sapbert.encoder.packing import Packed, can_pack
-from sapbert.encoder.transformer import load_encoder, tokenize
+from sapbert.encoder.transformer import tokenize
 from sapbert.tokens.batching import TokenRows
 from sapbert.tokens.pooling import Pooling, pool
 from tests.encoder.tiny import FAMILIES, WORDS, tiny_bert

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from transformers import BertJapaneseTokenizer, PreTrainedTokenizerBase
 
 from sapbert.encoder import transformer
+from sapbert.encoder.loading import load_encoder, longest_input
 from sapbert.encoder.model_folder import OWN_FILE
-from sapbert.encoder.transformer import TransformerEncoder, load_encoder, longest_input, tokenize
+from sapbert.encoder.transformer import TransformerEncoder, tokenize
 from sapbert.errors import ConfigError
 from sapbert.protocols import Encoder
 from sapbert.tokens.batching import TokenRows

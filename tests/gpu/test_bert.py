@@ -10,7 +10,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sapbert.encoder.adapters import AdapterSettings, add_adapters
-from sapbert.encoder.transformer import TransformerEncoder, cut_to, load_encoder, tokenize
+from sapbert.encoder.loading import load_encoder
+from sapbert.encoder.transformer import TransformerEncoder, cut_to, tokenize
 from sapbert.gpu.bert import RowEncoder, RowTensors, can_lay
 from sapbert.gpu.layers import PLAIN
 from sapbert.gpu.rows import Rows

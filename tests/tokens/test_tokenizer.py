@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
-from sapbert.encoder.transformer import cut_to, load_encoder
+from sapbert.encoder.loading import load_encoder
+from sapbert.encoder.transformer import cut_to
 from sapbert.tokens.tokenizer import split
 from tests.encoder.tiny import FAMILIES
 

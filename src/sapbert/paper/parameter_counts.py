@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sapbert.encoder.adapters import count_parameters, reduction_of
-from sapbert.encoder.transformer import load_encoder
+from sapbert.encoder.loading import load_encoder
 from sapbert.paper.published import PaperTable
 from sapbert.paper.results_table import markdown_table
 

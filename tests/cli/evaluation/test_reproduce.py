@@ -9,8 +9,8 @@ import pytest
 
 from sapbert.cli.evaluation import plot
 from sapbert.encoder.adapters import AdapterSettings, add_adapters
+from sapbert.encoder.loading import load_encoder
 from sapbert.encoder.model_folder import save_model
-from sapbert.encoder.transformer import load_encoder
 from sapbert.pairs.artifact import Pairs
 from sapbert.paper import cells, projection
 from sapbert.tokens.pooling import Pooling

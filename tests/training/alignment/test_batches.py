@@ -6,7 +6,8 @@ from threading import Event
 import numpy as np
 import pytest
 
-from sapbert.encoder.transformer import load_encoder, tokenize
+from sapbert.encoder.loading import load_encoder
+from sapbert.encoder.transformer import tokenize
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
 from sapbert.training.alignment.batches import Batch, Batches, split_pairs

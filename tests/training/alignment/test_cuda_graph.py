@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sapbert.encoder.transformer import TransformerEncoder, load_encoder
+from sapbert.encoder.loading import load_encoder
+from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.gpu.bert import RowEncoder
 from sapbert.gpu.layers import PLAIN
 from sapbert.gpu.rows import Rows

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sapbert.encoder.transformer import TransformerEncoder, load_encoder, tokenize
+from sapbert.encoder.loading import load_encoder
+from sapbert.encoder.transformer import TransformerEncoder, tokenize
 from sapbert.pairs.artifact import Pairs
 from sapbert.tokens.pooling import Pooling
 from sapbert.training.alignment.batches import Batch
@@ -168,7 +169,7 @@ from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings, mine, pair_masks
 from sapbert.training.alignment.step import Encode, Step
 from sapbert.tokens.pooling import Pooling
-from sapbert.encoder.transformer import load_encoder
+from sapbert.encoder.loading import load_encoder
 from tests.training.alignment.test_batches import make_batches
 
 rank, meeting, pairs, base, out, *losses = int(sys.argv[1]), *sys.argv[2:]

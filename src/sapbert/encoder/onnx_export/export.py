@@ -170,7 +170,9 @@ def _measure_variants(
     figures: dict[str, dict[str, float]] = {}
     for variant in GRAPHS:
         encoder = OnnxEncoder.open(folder, variant=variant, verify=False)
-        figures[variant] = dict(measure(_ReportingEncoder(encoder, partial(on_progress, f"{name} {variant}"))))
+        figures[variant] = dict(
+            measure(_ReportingEncoder(encoder, partial(on_progress, f"{name} {variant}")))
+        )
     return figures
 
 

@@ -27,10 +27,11 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedT
 
 from sapbert.artifacts import Manifest, create
 from sapbert.encoder.adapters import reduction_of
+from sapbert.encoder.loading import model_class
 from sapbert.encoder.model_folder import pooler_options, quiet, save_model
 from sapbert.encoder.onnx import GRAPHS, ORIGIN, TOKENIZER_FILE, OnnxEncoder, Variant, read_description
 from sapbert.encoder.onnx_export.quantize import QUANTIZED, SCALE
-from sapbert.encoder.transformer import TransformerEncoder, model_class
+from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
 
 KIND = "model"

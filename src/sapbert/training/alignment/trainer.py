@@ -18,8 +18,9 @@ from torch import nn
 
 from sapbert.artifacts import Draft
 from sapbert.encoder.adapters import trainable_parameters
+from sapbert.encoder.loading import load_encoder
 from sapbert.encoder.model_folder import ADAPTER_FOLDER, save_model
-from sapbert.encoder.transformer import TransformerEncoder, load_encoder
+from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
 from sapbert.protocols import Encoder
