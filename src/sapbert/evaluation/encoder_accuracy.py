@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sapbert.errors import ConfigError
 from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_set
-from sapbert.evaluation.metrics import measure
+from sapbert.evaluation.metrics import compute_metrics
 from sapbert.evaluation.rankers import EncoderRanker
 from sapbert.evaluation.run import evaluate
 from sapbert.protocols import Encoder
@@ -23,7 +23,7 @@ def open_benchmark(folder: Path) -> EvaluationSet:
     benchmark = open_evaluation_set(folder)
     if benchmark.dictionary is None or not len(benchmark.dictionary):
         raise ConfigError(f"{folder}: no dictionary.tsv with names (is this a benchmark?)")
-    if not benchmark.split("test")["ids"].list.len().any():
+    if not (benchmark.split("test")["ids"].list.len() > 0).any():
         raise ConfigError(f"{folder}: no mention of the test split has a concept id")
     return replace(benchmark, test_dictionary=None)
 
@@ -31,5 +31,5 @@ def open_benchmark(folder: Path) -> EvaluationSet:
 def encoder_accuracy(benchmark: EvaluationSet, encoder: Encoder) -> dict[str, float]:
     """Return the share of mentions whose `first`, and one of whose first `fifth`, names is right."""
     evaluation = evaluate(benchmark, partial(EncoderRanker, encoder=encoder), depth=5)
-    accuracy = measure(evaluation.results, ks=(1, 5)).accuracy
+    accuracy = compute_metrics(evaluation.results, ks=(1, 5)).accuracy
     return {"first": accuracy[1] or 0.0, "fifth": accuracy[5] or 0.0}
