@@ -15,17 +15,19 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
+from sapbert.encoder.forward import TrainingForward
 from sapbert.gpu.bert import RowEncoder
+from sapbert.gpu.cuda_graph import CudaGraphStep
 from sapbert.gpu.layers import PLAIN, Kernels
 from sapbert.gpu.rows import WIDTH
-from sapbert.gpu.verify import kernels_of
+from sapbert.gpu.verify import select_kernels
 from sapbert.pairs.artifact import Pairs
 from sapbert.tokens.pooling import Pooling
 from sapbert.training.alignment.batches import Batches
-from sapbert.training.alignment.cuda_graph import CapturedStep
 from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings
-from sapbert.training.alignment.step import Encode, Step
+from sapbert.training.alignment.step import AlignmentStep
+from sapbert.training.objective import StepReport
 from synthetic_names import Inventor, write_pairs
 
 MAX_LENGTH, SEED = 25, 0
@@ -113,7 +115,7 @@ class Bench:
     @cached_property
     def kernels(self) -> Kernels:
         """The way to compute layers here."""
-        return kernels_of(self.model(), width=WIDTH)
+        return select_kernels(self.model(), width=WIDTH)
 
     def batches(self, pairs: Pairs) -> Batches:
         """In the order of `sapbert train`."""
@@ -151,7 +153,7 @@ class Variant:
     """Whether mining and loss are compiled by torch."""
     updating: bool = True
     """Whether the optimizer's step is in the graph."""
-    rows_apart: int = 2
+    rows_multiple: int = 2
 
     def encode(self, bench: Bench, model: PreTrainedModel) -> RowEncoder:
         """Make the encoder."""
@@ -161,18 +163,21 @@ class Variant:
             Pooling.CLS,
             width=self.width,
             dtype=torch.bfloat16 if on_gpu else torch.float32,
-            kernels=kernels_of(model, width=self.width) if self.kernels else PLAIN,
+            kernels=select_kernels(model, width=self.width) if self.kernels else PLAIN,
         )
 
-    def step(self, bench: Bench, model: PreTrainedModel) -> CapturedStep:
-        """Make the step."""
-        encode = Encode(model, pad_id=0, pooling=Pooling.CLS, max_length=MAX_LENGTH, dtype=None)
-        plain = Step(encode, make_loss("ms"), MiningSettings(), bench.device, None)
-        return CapturedStep(
+    def step(
+        self, bench: Bench, model: PreTrainedModel, optimizer: torch.optim.Optimizer | None = None
+    ) -> CudaGraphStep[StepReport]:
+        """Make the step; on a GPU it takes the optimizer's steps too, if one is given and `updating`."""
+        forward = TrainingForward(model, pad_id=0, pooling=Pooling.CLS, max_length=MAX_LENGTH, dtype=None)
+        plain = AlignmentStep(forward, make_loss("ms"), MiningSettings(), bench.device, None)
+        return CudaGraphStep(
             self.encode(bench, model),
-            plain,
+            plain.objective,
             pooling=Pooling.CLS,
             pad_id=0,
             compiled=self.compiled and bench.device.type == "cuda",
-            rows_apart=self.rows_apart,
+            optimizer=optimizer if self.updating and bench.device.type == "cuda" else None,
+            rows_multiple=self.rows_multiple,
         )

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import torch
 
 from gpu_bench import Bench, Figures
-from sapbert.gpu.layers import Shape, Tables
+from sapbert.gpu.layers import EmbeddingWeights, LayerConfig
 
 TOKENS, DIM, WIDE, HEADS, WIDTH, WORDS = 4864, 768, 3072, 12, 64, 30_522
 REPEATS = 20
@@ -69,8 +69,8 @@ def _works() -> dict[str, tuple[Callable[[], object], dict[str, Any]]]:
     norming: Any = {"epsilon": 1e-12, "dropout": 0.1}
     ids, places = (torch.randint(n, (TOKENS,), device="cuda", dtype=torch.int32) for n in (WORDS, 25))
     word, place, kind = (torch.randn(n, DIM, device="cuda") for n in (WORDS, 512, 2))
-    tables = Tables((word, place, kind, full, full), 0, 0)
-    shape = Shape(HEADS, WIDTH, 1e-12, 0.1, 0.1)
+    tables = EmbeddingWeights((word, place, kind, full, full), 0, 0)
+    shape = LayerConfig(HEADS, WIDTH, 1e-12, 0.1, 0.1)
     return {
         "embed": (lambda: fused_embed(ids, places, seed, tables, shape, torch.bfloat16), {}),
         "add_norm": (

@@ -19,17 +19,20 @@ from transformers import PreTrainedModel
 
 from baselines.padded_gpu import PaddedStep, encode_padded, multi_similarity
 from gpu_bench import Bench, Figures, Variant
+from sapbert.gpu.cuda_graph import CudaGraphStep
+from sapbert.gpu.packed_batch import PackedBatch
+from sapbert.gpu.random_state import seed_generators
 from sapbert.gpu.rows import Rows
 from sapbert.tokens.pooling import Pooling
-from sapbert.training.alignment.batches import Batch
-from sapbert.training.alignment.step import Scale, StepReport, seed_generators
-from sapbert.training.delayed_metrics import Unread
+from sapbert.training.alignment.batches import PairBatch
+from sapbert.training.delayed_metrics import DelayedMetrics
+from sapbert.training.objective import StepReport
 
 Taken = TypeVar("Taken")
 
 
-def identity(objective: Tensor) -> Tensor:
-    return objective
+def pack(step: CudaGraphStep[StepReport], batch: PairBatch) -> PackedBatch:
+    return step.pack(batch.tokens, batch.labels, batch.shared_concept)
 
 
 def optimizer_of(model: PreTrainedModel) -> torch.optim.AdamW:
@@ -43,7 +46,9 @@ def same(bench: Bench) -> Iterator[Figures]:
     figures: list[Figures] = []
     for batch in bench.batches(bench.few_pairs).after(0, 3):
         # Names that share a concept through an ambiguous text are negatives to the reference.
-        figures.append(_compared(bench, model, replace(batch, share=batch.labels[:, None] == batch.labels)))
+        figures.append(
+            _compared(bench, model, replace(batch, shared_concept=batch.labels[:, None] == batch.labels))
+        )
         bench.say(f"{figures[-1]}")
     yield {"batches": figures}
     yield {"batches": figures, "dropout": _dropout(bench)}
@@ -56,16 +61,16 @@ def _dropout(bench: Bench) -> Figures:
     losses = []
     for seed in (1, 2, 1, 2, 3):
         seed_generators(seed, bench.device)
-        losses.append(ours.take.prepare(batch)(identity).loss.item())
+        losses.append(ours.step.backward(ours.pack(batch)).loss.item())
     bench.say(f"losses with seeds 1, 2, 1, 2, 3: {losses}")
     return {"seeds": [1, 2, 1, 2, 3], "losses": losses}
 
 
-def _compared(bench: Bench, model: PreTrainedModel, batch: Batch) -> Figures:
+def _compared(bench: Bench, model: PreTrainedModel, batch: PairBatch) -> Figures:
     exact, loss = _gradient(model, lambda: _padded(bench, model, batch, half=False))
     row: Figures = {"fp32": {"loss": loss}}
     for name, work in (
-        ("ours", lambda: Variant(compiled=False).step(bench, model).prepare(batch)(identity).loss),
+        ("ours", lambda: _taken(Variant(compiled=False).step(bench, model), batch).loss),
         ("padded_bf16", lambda: _padded(bench, model, batch, half=True)),
     ):
         found, loss = _gradient(model, work)
@@ -77,7 +82,11 @@ def _compared(bench: Bench, model: PreTrainedModel, batch: Batch) -> Figures:
     return row
 
 
-def _padded(bench: Bench, model: PreTrainedModel, batch: Batch, *, half: bool) -> Tensor:
+def _taken(step: CudaGraphStep[StepReport], batch: PairBatch) -> StepReport:
+    return step.backward(pack(step, batch))
+
+
+def _padded(bench: Bench, model: PreTrainedModel, batch: PairBatch, *, half: bool) -> Tensor:
     with torch.autocast(bench.device.type, torch.bfloat16, enabled=half):
         names = encode_padded(model, batch.tokens, np.arange(len(batch.labels)))
     labels = torch.from_numpy(batch.labels).to(bench.device)
@@ -100,11 +109,11 @@ def working(bench: Bench) -> _Ours:
     for variant in (Variant(), Variant(compiled=False), Variant(compiled=False, updating=False), PLAINEST):
         try:
             ours = _Ours(bench, variant)
-            ours.run([ours.take.prepare(batch)])
+            ours.run([ours.pack(batch)])
         except Exception:  # noqa: BLE001 - compilers fail in whatever way they like, and the next may not
             bench.say(f"{variant} cannot be computed:\n{traceback.format_exc()}")
         else:
-            bench.say(f"takes {variant}, the optimizer's step in the graph: {ours.take.updates}")
+            bench.say(f"takes {variant}, the optimizer's step in the graph: {ours.step.updates_parameters}")
             return ours
     raise RuntimeError("no variant can be computed")
 
@@ -119,7 +128,7 @@ def step(bench: Bench) -> Iterator[Figures]:
         start = turn * size.steps
         slow = batches.after(start, start + size.slow_steps + 1)
         turns["reference"].append(_after_first(bench, theirs.run, slow, size.slow_steps))
-        fast = batches.ready(start, start + size.steps + 1, ours.take.prepare)
+        fast = batches.prepared(start, start + size.steps + 1, ours.pack)
         turns["ours"].append(_after_first(bench, ours.run, fast, size.steps))
         bench.say(
             f"turn {turn}: " + ", ".join(f"{side} {took[-1] * 1000:.2f} ms" for side, took in turns.items())
@@ -130,8 +139,8 @@ def step(bench: Bench) -> Iterator[Figures]:
                 "seconds_a_step": found,
                 "turns": turns,
                 "times_faster": found["reference"] / found["ours"],
-                "shapes_captured": sorted(ours.take.prepared),
-                "optimizer_in_graph": ours.take.updates,
+                "shapes_captured": sorted(ours.step.graphs),
+                "optimizer_in_graph": ours.step.updates_parameters,
                 "main_thread_ms_a_step": ours.host,
             }
             yield figures
@@ -151,11 +160,11 @@ def _after_first(
 
 def _prepared(bench: Bench, ours: _Ours) -> Figures:
     """Milliseconds of a step whose batch lies ready, and of a replay alone."""
-    steps = list(map(ours.take.prepare, bench.batches(bench.few_pairs).after(0, bench.size.repeats)))
+    steps = list(map(ours.pack, bench.batches(bench.few_pairs).after(0, bench.size.repeats)))
     return {
         "step": bench.seconds(partial(ours.run, steps * 4)) / len(steps) / 4 * 1000,
         "main_thread": ours.host,
-        "replay": {str(shape): bench.median_ms(one.run) for shape, one in ours.take.prepared.items()},
+        "replay": {str(shape): bench.median_ms(one.run) for shape, one in ours.step.graphs.items()},
     }
 
 
@@ -165,33 +174,35 @@ class _Ours:
     def __init__(self, bench: Bench, variant: Variant) -> None:
         self.model = bench.model()
         self.model.train()
-        self.take = variant.step(bench, self.model)
         self.optimizer = optimizer_of(self.model)
-        if variant.updating and bench.device.type == "cuda":
-            self.take.trained_by(self.optimizer)
+        self.step = variant.step(bench, self.model, self.optimizer)
         self.host: Figures = {}
         self.variant, self._bench = variant, bench
 
-    def run(self, steps: Iterable[Callable[[Scale], StepReport]]) -> None:
+    def pack(self, batch: PairBatch) -> PackedBatch:
+        """Arrange a batch, as is done ahead of time in a thread."""
+        return pack(self.step, batch)
+
+    def run(self, batches: Iterable[PackedBatch]) -> None:
         """Take steps, and note where the time of the thread that takes them goes."""
-        unread = Unread(self._bench.device, 2 * self._bench.size.batch)
+        delayed = DelayedMetrics(self._bench.device, 2 * self._bench.size.batch)
         parts, cpu = np.zeros(5), time.thread_time()
         clock = [time.perf_counter()] * 5
         number = 0
-        for number, take in enumerate(steps, 1):
+        for number, batch in enumerate(batches, 1):
             clock[0] = time.perf_counter()
             seed_generators(number, self._bench.device)
             self.optimizer.zero_grad(set_to_none=True)
             clock[1] = time.perf_counter()
-            report = take(identity)
+            report = self.step.backward(batch)
             clock[2] = time.perf_counter()
-            self.optimizer.step()
+            self.step.update(self.optimizer)
             clock[3] = time.perf_counter()
-            unread.add(number, 0.0, report)
-            unread.read(to_the_last=False)
+            delayed.add(number, 0.0, report)
+            delayed.read(wait=False)
             parts += np.diff([clock[4], *clock[:4], time.perf_counter()])
             clock[4] = time.perf_counter()
-        unread.read(to_the_last=True)
+        delayed.read(wait=True)
         names = ("waiting for names", "seed, zero_grad", "graph", "optimizer", "figures of steps before")
         self.host = dict(zip(names, (parts / number * 1000).round(3).tolist(), strict=True))
         self.host["on a core"] = round((time.thread_time() - cpu) / number * 1000, 3)
@@ -203,7 +214,7 @@ VARIANTS = {
     "kernels, optimizer apart": Variant(updating=False),
     "kernels, nothing compiled": Variant(compiled=False),
     "kernels, rows of 128": Variant(width=128),
-    "kernels, rows by 4": Variant(rows_apart=4),
+    "kernels, rows by 4": Variant(rows_multiple=4),
     "plain": PLAINEST,
 }
 
@@ -226,9 +237,9 @@ def variants(bench: Bench) -> Iterator[Figures]:
         yield figures
 
 
-def _device_time(bench: Bench, variant: Variant, batches: list[Batch]) -> Figures:
+def _device_time(bench: Bench, variant: Variant, batches: list[PairBatch]) -> Figures:
     ours = _Ours(bench, variant)
-    took = bench.seconds(lambda: ours.run(map(ours.take.prepare, batches)))
+    took = bench.seconds(lambda: ours.run(map(ours.pack, batches)))
     rows = [len(Rows.of(b.tokens, Pooling.CLS, pad_id=0, width=variant.width)) for b in batches]
     return {
         "seconds_to_prepare": took,
@@ -241,7 +252,7 @@ def _device_time(bench: Bench, variant: Variant, batches: list[Batch]) -> Figure
 def profiled(bench: Bench) -> Iterator[Figures]:
     """Where the time of our step goes, kernel by kernel."""
     ours, batches = working(bench), bench.batches(bench.few_pairs).after(0, 6)
-    steps = list(map(ours.take.prepare, batches))
+    steps = list(map(ours.pack, batches))
     ours.run(steps)
     bench.wait()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:

@@ -30,14 +30,15 @@ import torch
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from results import FOLDER, write_results
+from sapbert.encoder.forward import TrainingForward
 from sapbert.encoder.loading import load_encoder
 from sapbert.pairs.artifact import Pairs
 from sapbert.tokens.pooling import Pooling
 from sapbert.training.alignment.batches import Batches
 from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings
-from sapbert.training.alignment.step import Encode, Step
-from sapbert.training.delayed_metrics import Unread
+from sapbert.training.alignment.step import AlignmentStep
+from sapbert.training.delayed_metrics import DelayedMetrics
 
 VOCABULARY = Path(__file__).parents[2] / "shared/data/vocabularies/mesh_descriptors.tsv.gz"
 LIBRARY = "pytorch_metric_learning"
@@ -66,19 +67,22 @@ class Ours:
         self.compares = False
         """Whether ambiguous names are negatives, as they are to the reference."""
         self._batches = batches
-        encode = Encode(model, pad_id=pad_id, pooling=Pooling.CLS, max_length=MAX_LENGTH, dtype=dtype)
-        self._step = Step(encode, make_loss("ms"), MiningSettings(), model.device, None)
+        forward = TrainingForward(
+            model, pad_id=pad_id, pooling=Pooling.CLS, max_length=MAX_LENGTH, dtype=dtype
+        )
+        self._step = AlignmentStep(forward, make_loss("ms"), MiningSettings(), model.device, None)
         self._optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01, fused=True)
 
     def run(self, start: int, stop: int) -> Iterator[float]:
         """Take the steps from `start` to `stop`; yields the losses."""
-        unread = Unread(self.model.device, 2 * BATCH)
+        delayed = DelayedMetrics(self.model.device, 2 * BATCH)
         for number, batch in enumerate(self._batches.after(start, stop), start):
-            share = batch.labels[:, None] == batch.labels if self.compares else batch.share
+            shared = batch.labels[:, None] == batch.labels if self.compares else batch.shared_concept
+            step = self._step.prepare(replace(batch, shared_concept=shared))
             self._optimizer.zero_grad(set_to_none=True)
-            unread.add(number, 0.0, self._step(replace(batch, share=share), lambda objective: objective))
-            self._optimizer.step()
-            for _, figures in unread.read(to_the_last=number == stop - 1):
+            delayed.add(number, 0.0, step.backward(lambda objective: objective))
+            step.update(self._optimizer)
+            for _, figures in delayed.read(wait=number == stop - 1):
                 yield figures["loss"]
 
 

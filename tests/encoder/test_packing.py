@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from sapbert.encoder.loading import load_encoder
-from sapbert.encoder.packing import Packed, can_pack
+from sapbert.encoder.packing import PackedNames, supports_packing
 from sapbert.encoder.transformer import tokenize
 from sapbert.tokens.batching import TokenRows
 from sapbert.tokens.pooling import Pooling, pool
@@ -44,7 +44,7 @@ def gradients(model: PreTrainedModel, vectors: Tensor) -> dict[str, Tensor]:
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to lay out attention, whatever the device."""
     if request.param == "in a grid":
-        monkeypatch.setattr(Packed, "attend_by_length", Packed.attend_in_grid)
+        monkeypatch.setattr(PackedNames, "attend_by_length", PackedNames.attend_in_grid)
 
 
 @pytest.mark.usefixtures("layout")
@@ -55,9 +55,9 @@ def test_packed_names_have_the_vectors_and_gradients_of_names_alone(
 ) -> None:
     model, tokenizer = load_encoder(FAMILIES[family](tmp_path))
     tokens = tokenize(tokenizer, NAMES, max_length=12)
-    assert can_pack(model)
+    assert supports_packing(model)
 
-    vectors = Packed.of(tokens, np.arange(len(NAMES)), CPU).encode(model, pooling)
+    vectors = PackedNames.of(tokens, np.arange(len(NAMES)), CPU).encode(model, pooling)
     found = gradients(model, vectors)
 
     expected = one_by_one(model, tokens, pooling)
@@ -80,14 +80,14 @@ def test_vectors_come_in_the_order_asked_for(
     model, tokens = bert
     with torch.no_grad():
         every = one_by_one(model, tokens, Pooling.MEAN)
-        some = Packed.of(tokens, np.array(rows), CPU).encode(model, Pooling.MEAN)
+        some = PackedNames.of(tokens, np.array(rows), CPU).encode(model, Pooling.MEAN)
     torch.testing.assert_close(some, every[rows], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES.keys() - set(PACKED)))
 def test_encoders_whose_attention_looks_at_distance_are_not_packed(family: str, tmp_path: Path) -> None:
     model, _ = load_encoder(FAMILIES[family](tmp_path))
-    assert not can_pack(model)
+    assert not supports_packing(model)
 
 
 def test_attention_drops_out_while_training(
@@ -95,7 +95,7 @@ def test_attention_drops_out_while_training(
 ) -> None:
     model, tokens = bert
     monkeypatch.setattr(torch.nn.Dropout, "forward", lambda _dropout, hidden: hidden)
-    packed = Packed.of(tokens, np.arange(12), CPU)
+    packed = PackedNames.of(tokens, np.arange(12), CPU)
     model.train()
     with torch.no_grad():
         first, second = (packed.encode(model, Pooling.MEAN) for _ in range(2))
@@ -107,8 +107,8 @@ def test_a_packed_model_reads_rectangles_as_before(bert: tuple[PreTrainedModel, 
     model, tokens = bert
     with torch.no_grad():
         before = one_by_one(model, tokens, Pooling.CLS)
-        Packed.of(tokens, np.arange(12), CPU).encode(model, Pooling.CLS)
+        PackedNames.of(tokens, np.arange(12), CPU).encode(model, Pooling.CLS)
         unknown = TokenRows(tokens.ids + 10_000, tokens.special, tokens.offsets)
         with pytest.raises(IndexError):
-            Packed.of(unknown, np.arange(12), CPU).encode(model, Pooling.CLS)
+            PackedNames.of(unknown, np.arange(12), CPU).encode(model, Pooling.CLS)
         assert torch.equal(one_by_one(model, tokens, Pooling.CLS), before)

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from sapbert.encoder.adapters import AdapterSettings, add_adapters
 from sapbert.encoder.loading import load_encoder
 from sapbert.encoder.transformer import TransformerEncoder, cut_to, tokenize
-from sapbert.gpu.bert import RowEncoder, RowTensors, can_lay
+from sapbert.gpu.bert import RowEncoder, RowTensors, supports_rows
 from sapbert.gpu.layers import PLAIN
 from sapbert.gpu.rows import Rows
 from sapbert.gpu.stream import RowStream
@@ -55,7 +55,7 @@ def test_names_in_rows_have_the_vectors_and_gradients_of_padded_names(
     family: str, pooling: Pooling, tmp_path: Path
 ) -> None:
     model, tokenizer = load_encoder(FAMILIES[family](tmp_path))
-    assert can_lay(model, pooling, 12)
+    assert supports_rows(model, pooling, 12)
 
     encode = laid(model, pooling)
     vectors = encode(rows_of(tokenizer, NAMES, pooling))
@@ -153,18 +153,18 @@ def test_both_dropouts_of_a_model_count(
 
 def test_what_is_no_plain_bert_is_left_alone(tmp_path: Path) -> None:
     for family in sorted(FAMILIES.keys() - set(LAID)):
-        assert not can_lay(load_encoder(FAMILIES[family](tmp_path / family))[0], Pooling.CLS, 12)
+        assert not supports_rows(load_encoder(FAMILIES[family](tmp_path / family))[0], Pooling.CLS, 12)
     model, _ = load_encoder(tiny_bert(tmp_path / "plain"))
-    assert can_lay(model, Pooling.CLS, 12)
-    assert not can_lay(model, Pooling.MEAN_ALL, 12)
-    assert not can_lay(model, Pooling.CLS, 65)
+    assert supports_rows(model, Pooling.CLS, 12)
+    assert not supports_rows(model, Pooling.MEAN_ALL, 12)
+    assert not supports_rows(model, Pooling.CLS, 65)
     add_adapters(model, AdapterSettings(reduction=4))
-    assert not can_lay(model, Pooling.CLS, 12)
+    assert not supports_rows(model, Pooling.CLS, 12)
     model, _ = load_encoder(tmp_path / "plain")
     model.config.is_decoder = True
-    assert not can_lay(model, Pooling.CLS, 12)
+    assert not supports_rows(model, Pooling.CLS, 12)
     model.config.is_decoder, model.config.hidden_act = False, "relu"
-    assert not can_lay(model, Pooling.CLS, 12)
+    assert not supports_rows(model, Pooling.CLS, 12)
 
 
 @pytest.mark.parametrize("pooling", [Pooling.CLS, Pooling.NO_SPECIAL])

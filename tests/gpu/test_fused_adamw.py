@@ -1,4 +1,4 @@
-"""A step of the optimizer in a graph; needs Triton, whose interpreter takes the place of a GPU here."""
+"""AdamW updates inside a CUDA graph; needs Triton, whose interpreter replaces a GPU here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import weakref
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,23 @@ import torch
 
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.gpu.bert import RowEncoder
+from sapbert.gpu.cuda_graph import CudaGraphStep
 from sapbert.gpu.layers import Kernels
 from sapbert.pairs.artifact import Pairs
-from sapbert.training.alignment.cuda_graph import CapturedStep
-from sapbert.training.alignment.step import StepReport
+from sapbert.training.alignment.step import AlignmentStep
+from sapbert.training.objective import StepReport
 from tests.training.alignment.test_batches import make_batches
-from tests.training.alignment.test_cuda_graph import both, identity, in_rows
+from tests.training.alignment.test_step_selection import graph_step, open_plain
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-needs_triton = pytest.mark.skipif(not INTERPRETED, reason="is run by the test above, in a process of its own")
+needs_triton = pytest.mark.skipif(not INTERPRETED, reason="the test above runs it in another process")
 
 
-@pytest.mark.skipif(INTERPRETED or not find_spec("triton"), reason="Triton comes with torch for a GPU")
-def test_what_is_said_of_updates_holds_in_an_interpreter() -> None:
-    """In a process of its own, since Triton looks for the variable when it is loaded."""
+@pytest.mark.skipif(
+    INTERPRETED or not find_spec("triton"), reason="Triton is installed only with torch for GPUs"
+)
+def test_the_update_tests_pass_in_the_triton_interpreter() -> None:
+    """Run in another process, since Triton reads the environment variable on import."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     done = subprocess.run(
         command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
@@ -38,25 +40,44 @@ def test_what_is_said_of_updates_holds_in_an_interpreter() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def in_kernels(encoder: TransformerEncoder, plain: object, dtype: torch.dtype) -> CapturedStep:
+def kernel_step(
+    encoder: TransformerEncoder,
+    plain: AlignmentStep,
+    dtype: torch.dtype,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> CudaGraphStep[StepReport]:
     from sapbert.gpu.kernels.embedding import fused_embed
     from sapbert.gpu.kernels.layer import fused_layer
 
     encode = RowEncoder(
         encoder.model, encoder.pooling, width=32, dtype=dtype, kernels=Kernels(fused_embed, fused_layer)
     )
-    return CapturedStep(encode, plain, pooling=encoder.pooling, pad_id=0, compiled=False)  # type: ignore[arg-type]
+    return CudaGraphStep(
+        encode,
+        plain.objective,
+        pooling=encoder.pooling,
+        pad_id=0,
+        compiled=False,
+        optimizer=optimizer,
+    )
 
 
-@pytest.mark.skipif(bool(find_spec("triton")), reason="there is Triton")
-def test_without_triton_steps_are_left_to_the_optimizer_and_that_is_said(
+def take(step: CudaGraphStep[StepReport], pairs: Pairs, base: Path) -> None:
+    """Take the first step over these pairs."""
+    batch = next(make_batches(pairs, base, batch_size=8).after(0, 1))
+    step.backward(step.pack(batch.tokens, batch.labels, batch.shared_concept))
+
+
+@pytest.mark.skipif(bool(find_spec("triton")), reason="Triton is installed")
+def test_without_triton_the_optimizer_updates_and_a_warning_says_so(
     tiny_base: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    encoder, plain = both(tiny_base)
-    taken = in_rows(encoder, plain)
-    taken.trained_by(adamw(encoder))
-    assert not taken.updates
-    assert caplog.records[-1].getMessage().startswith("optimizers have no kernels here (No module named")
+    encoder, plain = open_plain(tiny_base)
+    step = graph_step(encoder, plain, adamw(encoder))
+    assert not step.updates_parameters
+    warning = caplog.records[-1].getMessage()
+    assert warning.startswith("Triton AdamW kernel unavailable (No module named")
+    assert warning.endswith("; falling back to torch.optim.AdamW")
 
 
 def adamw(encoder: TransformerEncoder) -> torch.optim.AdamW:
@@ -65,16 +86,16 @@ def adamw(encoder: TransformerEncoder) -> torch.optim.AdamW:
 
 @needs_triton
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_updates_are_those_of_torch(
+def test_updates_equal_those_of_torch(
     dtype: torch.dtype, tiny_base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights, state and count, from the first step and from a state that was saved, at changing rates."""
+    """Weights and state, from the first step and from a restored state, at changing learning rates."""
     monkeypatch.setattr("sapbert.gpu.kernels.adamw.BLOCK", 64)
-    from sapbert.gpu.fused_adamw import Update
+    from sapbert.gpu.fused_adamw import FusedAdamW
 
-    (ours, plain), (theirs, _) = both(tiny_base), both(tiny_base)
-    encode, found, expected = in_kernels(ours, plain, dtype)._encode, adamw(ours), adamw(theirs)
-    update = Update(found, encode)
+    (ours, plain), (theirs, _) = open_plain(tiny_base), open_plain(tiny_base)
+    encode, found, expected = kernel_step(ours, plain, dtype)._encode, adamw(ours), adamw(theirs)
+    fused = FusedAdamW(found, encode)
     twins = dict(zip(ours.model.parameters(), theirs.model.parameters(), strict=True))
     for number in range(4):
         gradients = [torch.randn_like(leaf, requires_grad=False) for leaf in encode.leaves]
@@ -86,18 +107,17 @@ def test_updates_are_those_of_torch(
             twins[own].grad = gradient.float()
         for optimizer in (found, expected):
             optimizer.param_groups[0]["lr"] = 1e-2 / (number + 1)
-            # Nothing is left to do for ours.
-            optimizer.step()
-        tables = update.tables()
-        update.fill(tables, gradients)
-        update.begin()
-        update.take_absent(tables, present)
+        expected.step()
+        tables = fused.tables()
+        fused.fill(tables, gradients)
+        fused.begin()
+        fused.update_absent_words(tables, present)
         for layer in reversed(range(encode.layers)):
-            update.take_layer(tables, layer)
-        update.take_rest(tables)
+            fused.update_layer(tables, layer)
+        fused.update_rest(tables)
         if number == 1:
             found.load_state_dict(found.state_dict())
-            update = Update(found, encode)
+            fused = FusedAdamW(found, encode)
     for own, twin in twins.items():
         torch.testing.assert_close(own, twin, rtol=1e-5, atol=1e-6)
         for part in ("step", "exp_avg", "exp_avg_sq"):
@@ -108,7 +128,7 @@ def test_updates_are_those_of_torch(
 
 @needs_triton
 @pytest.mark.parametrize("broken", ["decay", "copies", "everything", "absent", "present"])
-def test_updates_that_are_wrong_are_left_to_the_optimizer(
+def test_if_the_kernel_is_wrong_the_optimizer_updates(
     broken: str,
     tiny_pairs: Pairs,
     tiny_base: Path,
@@ -117,59 +137,57 @@ def test_updates_that_are_wrong_are_left_to_the_optimizer(
 ) -> None:
     from sapbert.gpu.kernels import adamw as adamw_kernel
 
-    right = adamw_kernel.step
+    right = adamw_kernel.update
 
-    def wrong(table, present, rates, betas, epsilon, decay, *, half, copies, which="all"):  # type: ignore[no-untyped-def]
-        if broken not in ("everything", which):
+    def wrong(table, present, rates, betas, epsilon, decay, *, half, copies, rows="all"):  # type: ignore[no-untyped-def]
+        if broken not in ("everything", rows):
             decay, copies = 0.0 if broken == "decay" else decay, copies and broken != "copies"
-            right(table, present, rates, betas, epsilon, decay, half=half, copies=copies, which=which)
+            right(table, present, rates, betas, epsilon, decay, half=half, copies=copies, rows=rows)
 
-    monkeypatch.setattr(adamw_kernel, "step", wrong)
-    encoder, plain = both(tiny_base)
-    taken = in_rows(encoder, plain)
-    taken.trained_by(adamw(encoder))
-    assert not taken.updates
-    assert caplog.records[-1].getMessage().startswith("optimizers have no kernels here (they are ")
-    taken.prepare(next(make_batches(tiny_pairs, tiny_base, batch_size=8).after(0, 1)))(identity)
+    monkeypatch.setattr(adamw_kernel, "update", wrong)
+    encoder, plain = open_plain(tiny_base)
+    step = graph_step(encoder, plain, adamw(encoder))
+    assert not step.updates_parameters
+    warning = caplog.records[-1].getMessage()
+    assert warning.startswith("Triton AdamW kernel unavailable (relative error ")
+    take(step, tiny_pairs, tiny_base)
     assert all(parameter.grad is not None for parameter in encoder.model.parameters())
 
 
 @needs_triton
-def test_only_adamw_over_all_parameters_alike_is_taken(tiny_base: Path) -> None:
-    encoder, plain = both(tiny_base)
-    taken = in_rows(encoder, plain)
+def test_only_adamw_with_one_parameter_group_is_fused(tiny_base: Path) -> None:
+    encoder, plain = open_plain(tiny_base)
     first, *others = encoder.model.parameters()
-    apart: list[dict[str, Any]] = [{"params": [first]}, {"params": others, "weight_decay": 0.0}]
-    for optimizer in (torch.optim.SGD(encoder.model.parameters()), torch.optim.AdamW(apart)):
-        taken.trained_by(optimizer)
-        assert not taken.updates
-    taken.trained_by(adamw(encoder))
-    assert taken.updates
+    groups: list[dict[str, Any]] = [{"params": [first]}, {"params": others, "weight_decay": 0.0}]
+    for optimizer in (torch.optim.SGD(encoder.model.parameters()), torch.optim.AdamW(groups)):
+        assert not graph_step(encoder, plain, optimizer).updates_parameters
+    assert graph_step(encoder, plain, adamw(encoder)).updates_parameters
 
 
 @needs_triton
-def test_what_a_graph_reads_lives_as_long_as_it(tiny_base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A graph knows addresses alone: what is freed there is read as if it were still a table."""
-    from sapbert.gpu.fused_adamw import Tables, Update
+def test_tables_live_as_long_as_the_graph_that_reads_them(
+    tiny_base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph knows only addresses: it would read freed memory as if it were still a table."""
+    from sapbert.gpu.fused_adamw import FusedAdamW, Tables
 
-    encoder, plain = both(tiny_base)
-    taken = in_kernels(encoder, plain, torch.bfloat16)
-    taken.trained_by(adamw(encoder))
+    encoder, plain = open_plain(tiny_base)
+    step = kernel_step(encoder, plain, torch.bfloat16, adamw(encoder))
     made: list[weakref.ref[torch.Tensor]] = []
-    tables = Update.tables
+    tables = FusedAdamW.tables
 
-    def watched(update: Update) -> Tables:
-        found = tables(update)
-        made.extend(map(weakref.ref, found))
-        return found
+    def watched(fused: FusedAdamW) -> Tables:
+        allocated = tables(fused)
+        made.extend(map(weakref.ref, allocated))
+        return allocated
 
-    monkeypatch.setattr(Update, "tables", watched)
-    # Computed, and taken for captured.
-    monkeypatch.setattr(CapturedStep, "_captured", lambda _self, warm, _whole: (None, warm()))
-    taken._plain = replace(plain, device=torch.device("cuda"))
-    gradients, report = [torch.zeros_like(leaf) for leaf in taken._encode.leaves], StepReport(*torch.ones(3))
-    assert taken._update is not None
-    run = taken._with_update(lambda: (gradients, report), taken._update, torch.zeros(1))
+    monkeypatch.setattr(FusedAdamW, "tables", watched)
+    # Compute instead of capturing.
+    monkeypatch.setattr(CudaGraphStep, "_captured", lambda _self, warm_up, _whole: (None, warm_up()))
+    step._device = torch.device("cuda")
+    gradients, report = [torch.zeros_like(leaf) for leaf in step._encode.leaves], StepReport(*torch.ones(3))
+    assert step._fused is not None
+    run = step._with_update(lambda: (gradients, report), step._fused, torch.zeros(1))
     gc.collect()
 
     assert [table() is None for table in made] == [False] * 3
@@ -179,22 +197,27 @@ def test_what_a_graph_reads_lives_as_long_as_it(tiny_base: Path, monkeypatch: py
 
 
 @needs_triton
-def test_updates_leave_copies_of_the_weights_and_no_gradients(tiny_pairs: Pairs, tiny_base: Path) -> None:
-    encoder, plain = both(tiny_base)
-    taken = in_kernels(encoder, plain, torch.bfloat16)
-    taken.trained_by(adamw(encoder))
+def test_a_fused_step_updates_weights_and_copies_and_leaves_nothing_to_update(
+    tiny_pairs: Pairs, tiny_base: Path
+) -> None:
+    encoder, plain = open_plain(tiny_base)
+    optimizer = adamw(encoder)
+    step = kernel_step(encoder, plain, torch.bfloat16, optimizer)
     before = [parameter.detach().clone() for parameter in encoder.model.parameters()]
-    taken.prepare(next(make_batches(tiny_pairs, tiny_base, batch_size=8).after(0, 1)))(identity)
+    take(step, tiny_pairs, tiny_base)
+    after = [parameter.detach().clone() for parameter in encoder.model.parameters()]
+    step.update(optimizer)
 
-    encode = taken._encode
+    assert all(map(torch.equal, encoder.model.parameters(), after))
+    encode = step._encode
     for own, _, copy in encode.trained(encode.leaves):
         assert own.grad is None
-        # The interpreter cuts numbers off where a GPU rounds them.
+        # The interpreter truncates numbers that a GPU rounds.
         assert copy is None or torch.allclose(copy.float(), own, rtol=2**-7)
-    kept = [
+    unchanged = [
         name
         for (name, own), old in zip(encoder.model.named_parameters(), before, strict=True)
         if torch.equal(own, old)
     ]
-    # No loss depends on a key's bias, so it stays what it is: here nothing, of which nothing decays.
-    assert all(name.endswith("key.bias") for name in kept)
+    # No loss depends on the bias of a key, which is zero here, so weight decay does not change it either.
+    assert all(name.endswith("key.bias") for name in unchanged)

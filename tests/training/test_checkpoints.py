@@ -24,9 +24,9 @@ def weight_of(checkpoints: Checkpoints) -> float:
     return float(found[1]["model"]["weight"][0])
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_the_newest_few_are_kept_and_found_again(tmp_path: Path, beside: bool) -> None:
-    with Checkpoints(tmp_path, keep=2, beside=beside) as checkpoints:
+@pytest.mark.parametrize("in_background", [False, True])
+def test_the_newest_few_are_kept_and_found_again(tmp_path: Path, in_background: bool) -> None:
+    with Checkpoints(tmp_path, keep=2, in_background=in_background) as checkpoints:
         assert checkpoints.newest(SETTINGS) is None
         for step in (1, 2, 3):
             checkpoints.save(step, state(step), SETTINGS)
@@ -50,7 +50,7 @@ def test_what_training_changes_while_it_is_written_stays_out(
 
     monkeypatch.setattr(torch, "save", late)
     trained = state(1.0)
-    with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+    with Checkpoints(tmp_path, keep=2, in_background=True) as checkpoints:
         checkpoints.save(1, trained, SETTINGS)
         trained["model"]["weight"] += 1
         changed.set()
@@ -62,11 +62,11 @@ def no_space(*_: object) -> None:
 
 
 def test_a_full_disk_is_told_at_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+    with Checkpoints(tmp_path, keep=2, in_background=True) as checkpoints:
         checkpoints.save(1, state(1), SETTINGS)
 
     monkeypatch.setattr(torch, "save", no_space)
-    with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+    with Checkpoints(tmp_path, keep=2, in_background=True) as checkpoints:
         checkpoints.save(2, state(2), SETTINGS)
         with pytest.raises(OSError, match="No space"):
             checkpoints.save(3, state(3), SETTINGS)
@@ -78,7 +78,7 @@ def test_a_last_one_that_fails_is_told_and_hides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, interrupted: bool
 ) -> None:
     def run() -> None:
-        with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+        with Checkpoints(tmp_path, keep=2, in_background=True) as checkpoints:
             checkpoints.save(1, state(1), SETTINGS)
             if interrupted:
                 raise KeyboardInterrupt
@@ -86,7 +86,7 @@ def test_a_last_one_that_fails_is_told_and_hides_nothing(
     monkeypatch.setattr(torch, "save", no_space)
     with pytest.raises(KeyboardInterrupt) if interrupted else nullcontext():
         run()
-    assert "the last checkpoint was not written" in caplog.text
+    assert "the last checkpoint could not be written" in caplog.text
     assert "No space left" in caplog.text
 
 
@@ -101,7 +101,7 @@ def test_one_that_is_being_written_is_finished_when_training_fails(
         save(*arguments)
 
     def fail() -> None:
-        with Checkpoints(tmp_path, keep=2, beside=True) as checkpoints:
+        with Checkpoints(tmp_path, keep=2, in_background=True) as checkpoints:
             checkpoints.save(1, state(1), SETTINGS)
             failing.set()
             raise KeyboardInterrupt

@@ -32,13 +32,13 @@ _FAMILIES = ("bert", "roberta", "xlm-roberta")
 adds a bias by distance and ModernBERT looks at neighbours only in most layers."""
 
 
-def can_pack(model: PreTrainedModel) -> bool:
+def supports_packing(model: PreTrainedModel) -> bool:
     """Tell whether this encoder can read several names in one sequence."""
     return model.config.model_type in _FAMILIES
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedNames:
     """Names in one row of tokens, longest first; in the grid each has a padded row, in the order given."""
 
     ids: Tensor
@@ -57,7 +57,7 @@ class Packed:
     """Where each token of the row lies in the flattened grid.  # (tokens,)"""
 
     @classmethod
-    def of(cls, tokens: TokenRows, rows: NDArray[np.int64], device: torch.device) -> Packed:
+    def of(cls, tokens: TokenRows, rows: NDArray[np.int64], device: torch.device) -> PackedNames:
         """Lay some names end to end."""
         lengths = tokens.lengths[rows]
         order = np.argsort(-lengths, kind="stable")
@@ -140,7 +140,7 @@ def _attention(
     *,
     dropout: float,
     scaling: float,
-    packed: Packed,
+    packed: PackedNames,
     **_options: object,
 ) -> tuple[Tensor, None]:
     """What transformers calls in each layer, with one batch of one sequence.  # (1, heads, tokens, dim)"""

@@ -21,22 +21,20 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sapbert.artifacts import fingerprint_of
+from sapbert.encoder.forward import Layout, TrainingForward, choose_layout, encode_padded, inference_limits
 from sapbert.encoder.loading import load_encoder, longest_input, settings_folder
 from sapbert.encoder.model_folder import stored_max_length, stored_pooling, stored_sparse_weight
 from sapbert.errors import ConfigError
-from sapbert.gpu.bert import RowEncoder, can_lay
+from sapbert.gpu.bert import RowEncoder
 from sapbert.gpu.stream import RowStream, processes_for
-from sapbert.tokens.batching import OnProgress, TokenRows, encode_distinct, plan_batches
-from sapbert.tokens.pooling import Pooling, pool
+from sapbert.tokens.batching import OnProgress, TokenRows, encode_distinct
+from sapbert.tokens.pooling import Pooling
 from sapbert.tokens.tokenizer import readable, split
 
 DEFAULT_MAX_LENGTH = 64
 """Tokens of a name that count where neither the caller nor the folder says."""
 _WINDOW = 16_384
 """Names tokenized and sorted together: enough to fill batches, little enough to keep memory flat."""
-_BATCH_TOKENS = {"cpu": 1_024}
-_GPU_BATCH_TOKENS = 65_536
-_BATCH_ROWS = 8_192
 _SHAPING = (
     "model_type",
     "num_attention_heads",
@@ -163,12 +161,27 @@ class TransformerEncoder:
                 on_progress=on_progress,
             )
 
+    def training_forward(self, dtype: torch.dtype | None) -> TrainingForward:
+        """Return the forward pass with gradient that trains this encoder; a `dtype` means mixed precision."""
+        return TrainingForward(
+            self.model,
+            pad_id=self.tokenizer.pad_token_id,
+            pooling=self.pooling,
+            max_length=self.max_length,
+            dtype=dtype,
+        )
+
     def _stream(self, names: int) -> RowStream | None:
-        """What encodes names in rows, where bfloat16 is asked for and the model and its GPU can do that."""
-        backend, device = getattr(self.tokenizer, "backend_tokenizer", None), self.model.device
-        if device.type != "cuda" or self._dtype != torch.bfloat16 or backend is None:
-            return None
-        if not can_lay(self.model, self.pooling, self.max_length):
+        """Return what encodes names in rows if that is the layout for this model and device."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        layout = choose_layout(
+            self.model,
+            pooling=self.pooling,
+            max_length=self.max_length,
+            dtype=self._dtype,
+            gradient=False,
+        )
+        if backend is None or layout is not Layout.ROWS:
             return None
         encode = RowEncoder.fastest(self.model, self.pooling, dtype=self._dtype)
         cut_to(self.tokenizer, self.max_length)
@@ -176,24 +189,18 @@ class TransformerEncoder:
         return RowStream(encode, backend, self.pooling, pad_id=pad_id, processes=processes)
 
     def _encode_window(self, names: list[str]) -> NDArray[np.float32]:
-        """Encode distinct names.  # (names, dimension)"""
-        tokens = tokenize(self.tokenizer, names, max_length=self.max_length)
-        width = self.max_length if self.pooling is Pooling.MEAN_ALL else None
-        lengths = tokens.lengths if width is None else np.full(len(names), width)
-        device = self.model.device
-        budget = _BATCH_TOKENS.get(device.type, _GPU_BATCH_TOKENS)
-        vectors = torch.empty((len(names), self.dimension), device=device)
-        for rows in plan_batches(lengths, tokens=budget, rows=_BATCH_ROWS):
-            batch = tokens.pad(rows, pad_id=self.tokenizer.pad_token_id, width=width)
-            ids, attention, special = (
-                torch.from_numpy(part).to(device) for part in (batch.ids, batch.attention, batch.special)
-            )  # (rows, tokens)
-            with torch.autocast(device.type, self._dtype, enabled=self._dtype != torch.float32):
-                hidden = self.model(input_ids=ids, attention_mask=attention.long()).last_hidden_state
-            pooled = pool(hidden.float(), attention, special, self.pooling)  # (rows, dimension)
-            # They stay on the device until the window is done, so that a GPU never waits for a copy.
-            vectors[torch.from_numpy(rows).to(device)] = nn.functional.normalize(pooled)
-        window: NDArray[np.float32] = vectors.cpu().numpy()
+        """Encode distinct names in padded rectangles.  # (names, dimension)"""
+        # Vectors stay on the device until the window is done, so that a GPU never waits for a copy.
+        vectors = encode_padded(
+            self.model,
+            tokenize(self.tokenizer, names, max_length=self.max_length),
+            inference_limits(self.model.device),
+            pad_id=self.tokenizer.pad_token_id,
+            pooling=self.pooling,
+            max_length=self.max_length,
+            dtype=None if self._dtype is torch.float32 else self._dtype,
+        )
+        window: NDArray[np.float32] = nn.functional.normalize(vectors).cpu().numpy()
         return window
 
 

@@ -1,12 +1,13 @@
-"""BERT and its kin, written out for names in rows: what a GPU computes when nothing else holds it up.
+"""BERT and related encoders for several names per row, written for few kernel launches on a GPU.
 
-transformers' own modules ask questions of each input that make the CPU wait, cast every weight at every use,
-and multiply query, key and value one by one. Here the weights are copied once a step into the precision that
-is computed in, query, key and value side by side, and the last layer goes beyond attention only for tokens
-asked for. The model stays what it is: its own parameters are trained, measured and saved.
+The modules of transformers read values of each input, which makes the CPU wait; cast each weight at each use;
+and multiply query, key and value one by one. Here weights are copied once per step to the precision of the
+computation, query, key and value in one matrix, and the last layer computes its feed-forward block only for
+the tokens that are needed. The model itself stays unchanged: its own parameters are trained, measured and
+saved.
 
-Embeddings are looked up in full precision: hundreds of names share [CLS], and bfloat16 could not add up their
-gradients. What flows through the layers is in the given precision; sums inside LayerNorm and softmax are not.
+Embeddings are looked up in float32: hundreds of names share [CLS], and bfloat16 could not sum their
+gradients. Hidden states are in the given precision; sums inside LayerNorm and softmax are in float32.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from sapbert.gpu.layers import SEEDS, Kernels, Shape, Tables, Weights
+from sapbert.gpu.layers import SEEDS, EmbeddingWeights, Kernels, LayerConfig, LayerWeights
 from sapbert.gpu.rows import WIDTH, Rows
 from sapbert.gpu.transfer import to_device
-from sapbert.gpu.verify import kernels_of
+from sapbert.gpu.verify import select_kernels
 from sapbert.tokens.pooling import Pooling
 
 _FAMILIES = ("bert", "roberta", "xlm-roberta")
@@ -38,11 +39,11 @@ _MAPS = (
     "output.LayerNorm",
 )
 _JOINED = 3
-"""The first of `_MAPS` that are one matrix here."""
+"""The first so many of `_MAPS` become one matrix."""
 
 
-def can_lay(model: PreTrainedModel, pooling: Pooling, max_length: int) -> bool:
-    """Tell whether rows serve: a plain BERT with all its parameters and no others, and names that fit."""
+def supports_rows(model: PreTrainedModel, pooling: Pooling, max_length: int) -> bool:
+    """Return whether `RowEncoder` fits: a BERT without added parameters, and names that fit in a row."""
     config = model.config
     if (
         max_length > WIDTH
@@ -74,20 +75,21 @@ class RowTensors(NamedTuple):
 
     @classmethod
     def of(cls, rows: Rows, device: torch.device) -> RowTensors:
-        """Copy rows to a device, without waiting for what it has to do before."""
+        """Copy rows to a device, without waiting for the work queued there."""
         return cls.within(to_device(rows.packed, device), rows.tokens)
 
     @classmethod
     def within(cls, packed: Tensor, tokens: int) -> RowTensors:
-        """See the parts of what `Rows` has packed."""
+        """Return views of the parts of `Rows.packed`."""
         ids, positions, names, weights = packed[: 4 * tokens].view(4, tokens)
         return cls(ids, positions, names, packed[4 * tokens :], weights.view(torch.float32))
 
 
 class RowEncoder:
-    """A model's encoder over rows; `refresh` takes up what has changed in its weights.
+    """The forward pass of a model over rows. `refresh` copies the model's current weights.
 
-    The gradient of what it gives can be taken of `leaves`; `backward` brings it to the model's parameters.
+    Gradients are taken with respect to `leaves`. After `backward()` hooks add them to the model's parameters;
+    after `torch.autograd.grad`, `gradients` and `trained` assign them to the parameters.
     """
 
     def __init__(
@@ -99,131 +101,139 @@ class RowEncoder:
         dtype: torch.dtype,
         kernels: Kernels,
     ) -> None:
-        """Compute in `dtype` by `kernels`."""
+        """Compute in `dtype` with `kernels`."""
         self.model = model
         self._picks = pooling in (Pooling.CLS, Pooling.FIRST)
         self.width, self.dtype, self._kernels = width, dtype, kernels
-        self._layers: list[Weights] = []
+        self._layers: list[LayerWeights] = []
         self._parts: list[tuple[nn.Parameter, Tensor, slice]] = []
         for module in model.get_submodule("encoder.layer").children():
-            self._layers.append(self._copy(module))
+            self._layers.append(self._copy_layer(module))
 
     @classmethod
     def fastest(cls, model: PreTrainedModel, pooling: Pooling, *, dtype: torch.dtype) -> RowEncoder:
-        """Compute by kernels of our own, where they serve the model on its device."""
-        return cls(model, pooling, width=WIDTH, dtype=dtype, kernels=kernels_of(model, width=WIDTH))
+        """Compute with Triton kernels if they work for the model on its device."""
+        return cls(model, pooling, width=WIDTH, dtype=dtype, kernels=select_kernels(model, width=WIDTH))
 
     def refresh(self) -> None:
-        """Copy the weights of the model as they are now."""
+        """Copy the current weights of the model."""
         with torch.no_grad():
             copies = [copy[rows] for _, copy, rows in self._parts]
-            torch._foreach_copy_(copies, [own.detach() for own, _, _ in self._parts])
+            torch._foreach_copy_(copies, [parameter.detach() for parameter, _, _ in self._parts])
 
     @property
     def leaves(self) -> list[Tensor]:
-        """What a gradient is taken of: the copies, and the embeddings, which are not copied."""
+        """Tensors that gradients are taken of: the copies, and the embeddings, which are not copied."""
         copies = [tensor for layer in self._layers for pair in layer for tensor in pair]
         return [*copies, *self.model.get_submodule("embeddings").parameters()]
 
-    def gradients(self, found: Sequence[Tensor], into: Gradients) -> Gradients:
-        """Return the gradient of each parameter, given those of `leaves`; those of copies are put `into`."""
-        trained = self.trained(found)
-        copied = {own: gradient for own, gradient, copy in trained if copy is not None}
-        torch._foreach_copy_([into[own] for own in copied], list(copied.values()))
-        return into | {own: gradient for own, gradient, copy in trained if copy is None}
+    def gradients(self, leaf_gradients: Sequence[Tensor], into: Gradients) -> Gradients:
+        """Return the gradient of each parameter from those of `leaves`; writes those of copies to `into`."""
+        trained = self.trained(leaf_gradients)
+        copied = {parameter: gradient for parameter, gradient, copy in trained if copy is not None}
+        torch._foreach_copy_([into[parameter] for parameter in copied], list(copied.values()))
+        return into | {parameter: gradient for parameter, gradient, copy in trained if copy is None}
 
-    def trained(self, found: Sequence[Tensor]) -> list[tuple[nn.Parameter, Tensor, Tensor | None]]:
-        """Return each parameter with its gradient and its copy, if it has one, given those of `leaves`."""
-        of = {id(leaf): gradient for leaf, gradient in zip(self.leaves, found, strict=True)}
+    def trained(self, leaf_gradients: Sequence[Tensor]) -> list[tuple[nn.Parameter, Tensor, Tensor | None]]:
+        """Return each parameter with its gradient, given those of `leaves`, and its copy if it has one."""
+        by_leaf = {id(leaf): gradient for leaf, gradient in zip(self.leaves, leaf_gradients, strict=True)}
         embeddings = self.model.get_submodule("embeddings").parameters()
         return [
-            *((own, of[id(copy)][rows], copy.detach()[rows]) for own, copy, rows in self._parts),
-            *((own, of[id(own)], None) for own in embeddings),
+            *(
+                (parameter, by_leaf[id(copy)][rows], copy.detach()[rows])
+                for parameter, copy, rows in self._parts
+            ),
+            *((parameter, by_leaf[id(parameter)], None) for parameter in embeddings),
         ]
 
     @property
     def layers(self) -> int:
-        """How many there are."""
+        """Number of layers."""
         return len(self._layers)
 
     def buffers(self) -> Gradients:
-        """Make room for the gradients of what is copied, in full precision."""
-        return {own: torch.empty_like(own) for own, _, _ in self._parts}
+        """Allocate gradients of the copied parameters, in full precision."""
+        return {parameter: torch.empty_like(parameter) for parameter, _, _ in self._parts}
 
     def __call__(self, rows: RowTensors, on_gradients: Callable[[int], None] | None = None) -> Tensor:
-        """Return one vector a name, not normalised; a model in training drops out.  # (names, dim)
+        """Return one vector per name, not normalized; in training mode with dropout.  # (names, dim)
 
-        When a gradient is taken, `on_gradients` is told each layer, the last first, as its own are found.
+        In the backward pass `on_gradients` is called with the number of each layer whose gradients are
+        complete, the last layer first.
         """
         config = self.model.config
-        drops = self.model.training
-        shape = Shape(
+        training = self.model.training
+        layer_config = LayerConfig(
             config.num_attention_heads,
             self.width,
             config.layer_norm_eps,
-            config.hidden_dropout_prob if drops else 0.0,
-            config.attention_probs_dropout_prob if drops else 0.0,
+            config.hidden_dropout_prob if training else 0.0,
+            config.attention_probs_dropout_prob if training else 0.0,
         )
         last = len(self._layers) - 1
-        seeds = _seeds(last + 2, rows.ids.device) if drops else [None] * (last + 2)
+        seeds = _draw_seeds(last + 2, rows.ids.device) if training else [None] * (last + 2)
         embed, compute = self._kernels
-        hidden = embed(rows.ids, rows.positions, seeds[-1], self._tables(), shape, self.dtype)
+        tables = self._embedding_weights()
+        hidden = embed(rows.ids, rows.positions, seeds[-1], tables, layer_config, self.dtype)
         for number, layer in enumerate(self._layers):
             picks = rows.picks if self._picks and number == last else None
             if on_gradients is not None:
                 hidden.register_hook(lambda _, number=number: on_gradients(number))
-            hidden = compute(hidden, rows.names, picks, seeds[number], layer, shape)  # (tokens, dim)
+            hidden = compute(hidden, rows.names, picks, seeds[number], layer, layer_config)  # (tokens, dim)
         return hidden.float() if self._picks else _mean(hidden, rows)
 
-    def _copy(self, layer: nn.Module) -> Weights:
+    def _copy_layer(self, layer: nn.Module) -> LayerWeights:
         maps = [layer.get_submodule(name) for name in _MAPS]
-        joined = [maps[:_JOINED], *([single] for single in maps[_JOINED:])]
-        return Weights(*((self._joined(group, "weight"), self._joined(group, "bias")) for group in joined))
+        groups = [maps[:_JOINED], *([single] for single in maps[_JOINED:])]
+        return LayerWeights(*((self._join(group, "weight"), self._join(group, "bias")) for group in groups))
 
-    def _joined(self, maps: Sequence[nn.Module], part: str) -> Tensor:
-        """Make room for the weights of some maps, one below the other."""
-        own = [module.get_parameter(part) for module in maps]
-        size = sum(len(parameter) for parameter in own)
-        copy = torch.empty(size, *own[0].shape[1:], dtype=self.dtype, device=own[0].device)
-        copy.requires_grad_(own[0].requires_grad)
+    def _join(self, maps: Sequence[nn.Module], part: str) -> Tensor:
+        """Allocate one tensor for the weights of some maps, one below the other."""
+        parameters = [module.get_parameter(part) for module in maps]
+        first = parameters[0]
+        size = sum(len(parameter) for parameter in parameters)
+        copy = torch.empty(size, *first.shape[1:], dtype=self.dtype, device=first.device)
+        copy.requires_grad_(first.requires_grad)
         if copy.requires_grad:
-            copy.register_post_accumulate_grad_hook(partial(_pass_on, own))
+            copy.register_post_accumulate_grad_hook(partial(_add_to_parameters, parameters))
         end = 0
-        for parameter in own:
+        for parameter in parameters:
             self._parts.append((parameter, copy, slice(end, end := end + len(parameter))))
         return copy
 
-    def _tables(self) -> Tables:
+    def _embedding_weights(self) -> EmbeddingWeights:
         embeddings = self.model.get_submodule("embeddings")
         word, position = (embeddings.get_submodule(name) for name in _EMBEDDINGS[:2])
         assert isinstance(word, nn.Embedding)
         assert isinstance(position, nn.Embedding)
         norm = embeddings.get_submodule("LayerNorm")
-        kind = embeddings.get_parameter("token_type_embeddings.weight")
-        return Tables(
-            (word.weight, position.weight, kind, norm.get_parameter("weight"), norm.get_parameter("bias")),
-            # RoBERTa and its kin count positions from the one after the padding's.
+        token_type = embeddings.get_parameter("token_type_embeddings.weight")
+        gain, shift = norm.get_parameter("weight"), norm.get_parameter("bias")
+        return EmbeddingWeights(
+            (word.weight, position.weight, token_type, gain, shift),
+            # RoBERTa models count positions from the one after the padding position.
             0 if position.padding_idx is None else position.padding_idx + 1,
             -1 if word.padding_idx is None else word.padding_idx,
         )
 
 
-def _pass_on(own: Sequence[nn.Parameter], copy: Tensor) -> None:
-    """Add the gradient of a copy to those of the parameters it was made of."""
+def _add_to_parameters(parameters: Sequence[nn.Parameter], copy: Tensor) -> None:
+    """Add the gradient of a copy to the gradients of the parameters it was copied from."""
     assert copy.grad is not None
-    for parameter, part in zip(own, copy.grad.split([len(each) for each in own]), strict=True):
-        found = part.to(parameter.dtype)
-        parameter.grad = found if parameter.grad is None else parameter.grad + found
+    parts = copy.grad.split([len(parameter) for parameter in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        gradient = part.to(parameter.dtype)
+        parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
     copy.grad = None
 
 
-def _seeds(places: int, device: torch.device) -> Sequence[Tensor]:
-    """Draw what layers, and at last embeddings, drop by."""
-    return torch.randint(2**31, (places, SEEDS), device=device).unbind()
+def _draw_seeds(count: int, device: torch.device) -> Sequence[Tensor]:
+    """Draw dropout seeds, one group per layer and the last for the embeddings."""
+    return torch.randint(2**31, (count, SEEDS), device=device).unbind()
 
 
 def _mean(hidden: Tensor, rows: RowTensors) -> Tensor:
-    """Add up the tokens of each name by their weights.  # (tokens, dim) -> (names, dim)"""
-    # Padding weighs nothing, so it may go to any name.
+    """Return the weighted sum of the tokens of each name.  # (tokens, dim) -> (names, dim)"""
+    # Padding has weight 0, so it may be added to any name.
     total = hidden.new_zeros(len(rows.picks), hidden.shape[1], dtype=torch.float32)
     return total.index_add(0, rows.names.clamp(min=0), hidden.float() * rows.weights[:, None])

@@ -1,8 +1,8 @@
-"""Embeddings and layers of BERT over names that share rows: the plain way, which runs anywhere.
+"""Embeddings and layers of BERT for several names per row, in plain PyTorch, which runs on any device.
 
-A row holds several names, and a token may look at tokens of its own name only. The plain way computes the
-scores of a whole row and drops those across names. On a GPU both are written out with kernels of our own
-(`embedding_kernel`, `fused_layer`), where these serve (`kernels`); they take and give the same.
+A row contains several names, and a token attends only to tokens of its own name. Here the scores of a whole
+row are computed and those across names masked. On a GPU, Triton kernels with the same signatures replace
+these functions (`kernels.embedding`, `kernels.layer`) if they pass their check (`verify`).
 """
 
 from __future__ import annotations
@@ -16,56 +16,57 @@ from torch import Tensor
 from torch.nn import functional
 
 SEEDS = 3
-"""Places of a layer that drop out: chances, and what is added to its two sums."""
+"""Dropout seeds per layer: attention weights, attention output, and feed-forward output."""
 
 
-class Weights(NamedTuple):
-    """Of one layer: weight and bias of each map, the first of which gives query, key and value."""
+class LayerWeights(NamedTuple):
+    """Weight and bias of each map of a layer."""
 
     qkv: tuple[Tensor, Tensor]
-    joined: tuple[Tensor, Tensor]
-    first_norm: tuple[Tensor, Tensor]
+    """Query, key and value in one matrix."""
+    attention_output: tuple[Tensor, Tensor]
+    attention_norm: tuple[Tensor, Tensor]
     up: tuple[Tensor, Tensor]
     down: tuple[Tensor, Tensor]
-    second_norm: tuple[Tensor, Tensor]
+    output_norm: tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What the layers of a model share."""
+class LayerConfig:
+    """Settings that all layers of a model share."""
 
     heads: int
     width: int
-    """Tokens of a row."""
+    """Tokens per row."""
     epsilon: float
     hidden_dropout: float
     attention_dropout: float
 
 
-class Tables(NamedTuple):
-    """What stands for tokens."""
+class EmbeddingWeights(NamedTuple):
+    """Weights of the embeddings."""
 
     weights: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-    """Of words, positions, kinds of input, and of what normalises: gain and shift."""
-    first: int
-    """The row of the first position."""
+    """Words, positions, token types, and gain and shift of the layer norm."""
+    first_position: int
+    """Row of the first position."""
     padding: int
-    """The word that learns nothing, or -1."""
+    """The word without a gradient, or -1."""
 
 
 class Embed(Protocol):
-    """A way to look tokens up."""
+    """Computes the embeddings."""
 
     def __call__(
         self,
         ids: Tensor,
         positions: Tensor,
         seed: Tensor | None,
-        tables: Tables,
-        shape: Shape,
+        tables: EmbeddingWeights,
+        config: LayerConfig,
         dtype: torch.dtype,
     ) -> Tensor:
-        """Return what stands for each token, in `dtype`; dropout may be drawn from the first of `seed`.
+        """Return the embedding of each token in `dtype`; dropout may use the first number of `seed`.
 
         # (tokens,), (tokens,) -> (tokens, dim)
         """
@@ -73,7 +74,7 @@ class Embed(Protocol):
 
 
 class Layer(Protocol):
-    """A way to compute a layer."""
+    """Computes a layer."""
 
     def __call__(
         self,
@@ -81,20 +82,20 @@ class Layer(Protocol):
         names: Tensor,
         picks: Tensor | None,
         seeds: Tensor | None,
-        weights: Weights,
-        shape: Shape,
+        weights: LayerWeights,
+        config: LayerConfig,
     ) -> Tensor:
-        """Return what the layer gives for all tokens, or for some `picks` of them.
+        """Return the output of the layer for all tokens, or only for the tokens `picks`.
 
-        `names` numbers the name of each token; `seeds` (3,) are what dropout may be drawn from, none where
-        nothing is dropped. Where no gradient is asked for, `hidden` may be used up.
+        `names` is the number of the name of each token. `seeds` (3,) are for dropout, None without dropout.
+        Without gradient `hidden` may be overwritten.
         # (tokens, dim), (tokens,), (picks,) -> (tokens or picks, dim)
         """
         ...
 
 
 class Kernels(NamedTuple):
-    """What a model is computed by."""
+    """The functions a model is computed with."""
 
     embed: Embed
     layer: Layer
@@ -103,57 +104,58 @@ class Kernels(NamedTuple):
 def plain_embed(
     ids: Tensor,
     positions: Tensor,
-    seed: Tensor | None,  # noqa: ARG001 - torch's own dropout draws for itself
-    tables: Tables,
-    shape: Shape,
+    seed: Tensor | None,  # noqa: ARG001 - torch's dropout uses its own generator
+    tables: EmbeddingWeights,
+    config: LayerConfig,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Embed tokens with torch's own operations; fits `Embed`."""
-    word, position, kind, *norm = tables.weights
-    found = functional.embedding(ids, word, tables.padding if tables.padding >= 0 else None)
-    found = found + functional.embedding(positions + tables.first, position) + kind[0]
-    return dropped(normed(found, (norm[0], norm[1]), shape.epsilon), shape.hidden_dropout).to(dtype)
+    """Compute embeddings with PyTorch operations; fits `Embed`."""
+    word, position, token_type, *norm = tables.weights
+    hidden = functional.embedding(ids, word, tables.padding if tables.padding >= 0 else None)
+    hidden = hidden + functional.embedding(positions + tables.first_position, position) + token_type[0]
+    normed = layer_norm(hidden, (norm[0], norm[1]), config.epsilon)
+    return dropout(normed, config.hidden_dropout).to(dtype)
 
 
 def plain_layer(
     hidden: Tensor,
     names: Tensor,
     picks: Tensor | None,
-    seeds: Tensor | None,  # noqa: ARG001 - torch's own dropout draws for itself
-    weights: Weights,
-    shape: Shape,
+    seeds: Tensor | None,  # noqa: ARG001 - torch's dropout uses its own generator
+    weights: LayerWeights,
+    config: LayerConfig,
 ) -> Tensor:
-    """Compute a layer with torch's own operations; fits `Layer`."""
-    found = attend_plainly(functional.linear(hidden, *weights.qkv), names, shape)
+    """Compute a layer with PyTorch operations; fits `Layer`."""
+    attended = plain_attention(functional.linear(hidden, *weights.qkv), names, config)
     if picks is not None:
-        hidden, found = hidden.index_select(0, picks), found.index_select(0, picks)
-    found = dropped(functional.linear(found, *weights.joined), shape.hidden_dropout)
-    middle = normed(hidden + found, weights.first_norm, shape.epsilon)
-    found = functional.linear(functional.gelu(functional.linear(middle, *weights.up)), *weights.down)
-    found = dropped(found, shape.hidden_dropout)
-    return normed(middle + found, weights.second_norm, shape.epsilon)
+        hidden, attended = hidden.index_select(0, picks), attended.index_select(0, picks)
+    attended = dropout(functional.linear(attended, *weights.attention_output), config.hidden_dropout)
+    middle = layer_norm(hidden + attended, weights.attention_norm, config.epsilon)
+    output = functional.linear(functional.gelu(functional.linear(middle, *weights.up)), *weights.down)
+    output = dropout(output, config.hidden_dropout)
+    return layer_norm(middle + output, weights.output_norm, config.epsilon)
 
 
 PLAIN = Kernels(plain_embed, plain_layer)
 
 
-def attend_plainly(qkv: Tensor, names: Tensor, shape: Shape) -> Tensor:
-    """Attend within names by a softmax over whole rows.  # (tokens, 3 dim), (tokens,) -> (tokens, dim)"""
-    parts = qkv.view(-1, shape.width, 3, shape.heads, qkv.shape[1] // 3 // shape.heads)
+def plain_attention(qkv: Tensor, names: Tensor, config: LayerConfig) -> Tensor:
+    """Attend within names by a masked softmax over rows.  # (tokens, 3 dim), (tokens,) -> (tokens, dim)"""
+    parts = qkv.view(-1, config.width, 3, config.heads, qkv.shape[1] // 3 // config.heads)
     query, key, value = parts.permute(2, 0, 3, 1, 4)  # (rows, heads, width, head)
-    name = names.view(-1, 1, shape.width)
+    name = names.view(-1, 1, config.width)
     same = (name.transpose(1, 2) == name)[:, None]  # (rows, 1, width, width)
     scores = (query @ key.transpose(2, 3)) * key.shape[-1] ** -0.5
-    chances = dropped(scores.masked_fill(~same, -inf).softmax(-1), shape.attention_dropout)
-    found: Tensor = chances @ value
-    return found.transpose(1, 2).reshape(len(qkv), -1)
+    weights = dropout(scores.masked_fill(~same, -inf).softmax(-1), config.attention_dropout)
+    attended: Tensor = weights @ value
+    return attended.transpose(1, 2).reshape(len(qkv), -1)
 
 
-def dropped(tensor: Tensor, dropout: float) -> Tensor:
-    """Drop numbers out; where none are to be dropped nothing is drawn."""
-    return functional.dropout(tensor, dropout) if dropout else tensor
+def dropout(tensor: Tensor, rate: float) -> Tensor:
+    """Apply dropout; a rate of 0 draws no random numbers."""
+    return functional.dropout(tensor, rate) if rate else tensor
 
 
-def normed(hidden: Tensor, norm: tuple[Tensor, Tensor], epsilon: float) -> Tensor:
-    """Normalise each token."""
+def layer_norm(hidden: Tensor, norm: tuple[Tensor, Tensor], epsilon: float) -> Tensor:
+    """Normalize each token."""
     return functional.layer_norm(hidden, hidden.shape[-1:], *norm, epsilon)

@@ -1,12 +1,13 @@
-"""Lay names into rows of one width, several to a row, so that a GPU always gets the same few shapes.
+"""Arrange names in rows of one width, several names per row, so that a GPU gets few different shapes.
 
-A name has nine tokens on average. Padded to the longest, most of a rectangle is padding; end to end without
-any, every batch has a shape of its own, which no captured graph can take. Rows of 64 tokens hold seven names
-on average and are 96 % full in a batch of training, 99 % in a large one.
+A name has nine tokens on average. Padded to the longest name, most of a rectangle is padding; packed end to
+end, every batch has a different shape, which CUDA graphs cannot handle. Rows of 64 tokens contain seven names
+on average and are 96 % full in a training batch, 99 % in a large one.
 
-Names of one length are alike to a row, so only how many there are of each is looked at: a row is filled with
-the longest names that fit, and as many rows in the same way as there are names for. Each such pattern uses up
-a length, so a few dozen place 512 names or 32,768 alike, without a loop over names. Needs numpy alone.
+Names of one length are interchangeable, so only the number of names per length matters: a row is filled with
+the longest names that fit, and this pattern is repeated for as many rows as there are names. Each pattern
+uses up one length, so a few dozen patterns place 512 or 32,768 names without a loop over names. Needs only
+numpy.
 """
 
 from __future__ import annotations
@@ -22,46 +23,46 @@ from sapbert.tokens.batching import TokenRows
 from sapbert.tokens.pooling import Pooling
 
 WIDTH = 64
-"""Tokens of a row."""
+"""Tokens per row."""
 Number = TypeVar("Number", np.int32, np.int64, np.float32)
 PADDING = -1
-"""Stands for the name of a token that belongs to none."""
+"""Name number of a padding token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Names in rows, end to end; a token knows its name, so that attention can keep names apart."""
+    """Names in rows. Each token has the number of its name, to which attention is limited."""
 
     packed: NDArray[np.int32]
-    """All that is told of them in one array, which is sent to a device or between processes at once: token
-    ids, places, numbers of names and weights, one a token, then picks, one a name."""
+    """Everything in one array, so that it is copied at once: token ids, positions, name numbers and weights,
+    one per token, then picks, one per name."""
     tokens: int
-    """Places for tokens: rows times width."""
+    """Rows times width."""
     width: int
 
     @classmethod
     def of(
         cls, tokens: TokenRows, pooling: Pooling, *, pad_id: int, width: int = WIDTH, multiple: int = 1
     ) -> Rows:
-        """Lay all names into rows, whose number is rounded up to a multiple of `multiple`."""
+        """Arrange all names; the number of rows is rounded up to a multiple of `multiple`."""
         lengths = tokens.lengths
         starts, rows = _place(lengths, width)
         size = -(-rows // multiple) * multiple * width
         name = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
         position = np.arange(len(name)) - tokens.offsets[name]
-        place = starts[name] + position
-        picks, weights = _pooled(tokens, name, pooling)
-        return cls._packed(
-            _spread(tokens.ids, place, size, pad_id),
-            _spread(position, place, size, 0),
-            _spread(name, place, size, PADDING),
-            _spread(weights, place, size, 0),
+        index = starts[name] + position
+        picks, weights = _pooling_inputs(tokens, name, pooling)
+        return cls._pack(
+            _scatter(tokens.ids, index, size, pad_id),
+            _scatter(position, index, size, 0),
+            _scatter(name, index, size, PADDING),
+            _scatter(weights, index, size, 0),
             starts + picks,
             width,
         )
 
     @classmethod
-    def _packed(
+    def _pack(
         cls,
         ids: NDArray[np.integer[Any]],
         positions: NDArray[np.integer[Any]],
@@ -80,33 +81,33 @@ class Rows:
 
     @property
     def positions(self) -> NDArray[np.int32]:
-        """Place of each token in its name.  # (rows * width,)"""
+        """Position of each token in its name.  # (rows * width,)"""
         return self.packed[self.tokens : 2 * self.tokens]
 
     @property
     def names(self) -> NDArray[np.int32]:
-        """Number of the name of each token, `PADDING` where there is none.  # (rows * width,)"""
+        """Number of the name of each token, or `PADDING`.  # (rows * width,)"""
         return self.packed[2 * self.tokens : 3 * self.tokens]
 
     @property
     def weights(self) -> NDArray[np.float32]:
-        """What each token counts in the mean of its name, where a mean is taken.  # (rows * width,)"""
+        """Weight of each token in the mean of its name, for mean pooling.  # (rows * width,)"""
         return self.packed[3 * self.tokens : 4 * self.tokens].view(np.float32)
 
     @property
     def picks(self) -> NDArray[np.int32]:
-        """Where the token lies that stands for each name, where one does.  # (names,)"""
+        """Index of the token that represents each name, for poolings that use one token.  # (names,)"""
         return self.packed[4 * self.tokens :]
 
     def __len__(self) -> int:
         return self.tokens // self.width
 
     def cut(self, rows: int) -> Iterator[tuple[NDArray[np.int64], Rows]]:
-        """Yield at most so many rows at a time, with the numbers that their names have in all of them."""
+        """Yield parts of at most `rows` rows, each with the original numbers of its names."""
         order = np.argsort(self.picks)
         borders = np.searchsorted(self.picks[order], np.arange(0, len(self.ids) + 1, rows * self.width))
         borders = np.append(borders, len(order))
-        # The last place is that of no name.
+        # The last entry is for padding, whose number is -1.
         local = np.full(len(order) + 1, PADDING, np.int32)
         local[order] = np.arange(len(order))
         for number, start in enumerate(range(0, len(self.ids), rows * self.width)):
@@ -115,7 +116,7 @@ class Rows:
             names = local[self.names[part]]
             yield (
                 order[first:last],
-                Rows._packed(
+                Rows._pack(
                     self.ids[part],
                     self.positions[part],
                     np.where(names == PADDING, PADDING, names - first),
@@ -127,9 +128,9 @@ class Rows:
 
 
 def _place(lengths: NDArray[np.int64], width: int) -> tuple[NDArray[np.int64], int]:
-    """Return where each name starts in the rows laid end to end, and how many rows there are."""
+    """Return where each name starts, counted over consecutive rows, and the number of rows."""
     if len(lengths) and not 1 <= lengths.min() <= lengths.max() <= width:
-        raise ValueError(f"a name in rows of {width} has from 1 to {width} tokens")
+        raise ValueError(f"a name in rows of {width} tokens must have 1 to {width} tokens")
     order = np.argsort(lengths, kind="stable")
     counts = np.bincount(lengths, minlength=width + 1)
     used = np.cumsum(counts) - counts
@@ -147,7 +148,7 @@ def _place(lengths: NDArray[np.int64], width: int) -> tuple[NDArray[np.int64], i
 
 
 def _patterns(counts: list[int]) -> Iterator[tuple[dict[int, int], int]]:
-    """Yield how many names of each length go into a row, and into how many rows; uses `counts` up."""
+    """Yield the number of names per length in a row and the number of such rows; empties `counts`."""
     width = len(counts) - 1
     left = sum(1 << length for length, count in enumerate(counts) if count)
     while left:
@@ -165,32 +166,32 @@ def _patterns(counts: list[int]) -> Iterator[tuple[dict[int, int], int]]:
         yield pattern, times
 
 
-def _pooled(
+def _pooling_inputs(
     tokens: TokenRows, name: NDArray[np.int32], pooling: Pooling
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return which token of each name stands for it, and what each token counts in the mean of its name."""
+    """Return the picked token of each name, and the weight of each token in the mean of its name."""
     count = len(tokens.lengths)
     if pooling is Pooling.CLS:
         return np.zeros(count, np.int64), np.zeros(len(name), np.float32)
     if pooling is Pooling.MEAN:
         return np.zeros(count, np.int64), (1 / tokens.lengths[name]).astype(np.float32)
-    own = ~tokens.special
-    numbers = np.bincount(name[own], minlength=count)
+    of_name = ~tokens.special
+    sizes = np.bincount(name[of_name], minlength=count)
     if pooling is Pooling.FIRST:
-        found = np.zeros(count, np.int64)
-        # Of several values for one name the last is kept, so they come from the last token to the first.
-        places = np.flatnonzero(own)[::-1]
-        found[name[places]] = places - tokens.offsets[name[places]]
-        return found, np.zeros(len(name), np.float32)
+        first = np.zeros(count, np.int64)
+        # Assignment keeps the last of several values per name, so go from the last token to the first.
+        indices = np.flatnonzero(of_name)[::-1]
+        first[name[indices]] = indices - tokens.offsets[name[indices]]
+        return first, np.zeros(len(name), np.float32)
     if pooling is Pooling.NO_SPECIAL:
-        counted = own | (numbers == 0)[name]
-        weights = counted / np.where(numbers == 0, tokens.lengths, numbers)[name]
+        counted = of_name | (sizes == 0)[name]
+        weights = counted / np.where(sizes == 0, tokens.lengths, sizes)[name]
         return np.zeros(count, np.int64), weights.astype(np.float32)
-    raise ValueError(f"{pooling} counts padding, which rows have none of")
+    raise ValueError(f"{pooling} pooling depends on padding, which rows do not have")
 
 
-def _spread(values: NDArray[Number], place: NDArray[np.int64], size: int, rest: float) -> NDArray[Number]:
-    """Put values in their places and `rest` in the others.  # (size,)"""
-    spread = np.full(size, rest, values.dtype)
-    spread[place] = values
-    return spread
+def _scatter(values: NDArray[Number], index: NDArray[np.int64], size: int, fill: float) -> NDArray[Number]:
+    """Return an array of `fill` with `values` at `index`.  # (size,)"""
+    scattered = np.full(size, fill, values.dtype)
+    scattered[index] = values
+    return scattered

@@ -1,8 +1,8 @@
-"""Names to vectors on a GPU in a stream: threads prepare the next names while it computes those before.
+"""Encode a stream of names on a GPU: threads prepare the next names while the GPU computes.
 
-From text to vector the GPU has the smaller part to do. Threads tokenise and lay out the next windows of
-names; for many names they ask processes for the tokens (`token_processes`). Vectors set off for the CPU as
-soon as they are there, and are waited for two windows later.
+From text to vector, most of the work is on the CPU. Threads tokenize and arrange the next windows of names;
+for many names, processes tokenize (`tokens.tokenizer_pool`). Vectors are copied to the CPU as soon as they
+are computed, and waited for two windows later.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 ROWS = 528
-"""Rows computed at once, four for each of an H200's 132 multiprocessors: as fast as twice as many, and 4 %
-faster than 512, whose products leave some of them idle."""
+"""Rows computed at once, four per multiprocessor of an H200 (132): as fast as twice as many, and 4 % faster
+than 512, which leaves some multiprocessors idle."""
 _THREADS = 2
 _AHEAD = 2
-"""Windows of names that may wait for the GPU, and windows of vectors that may be on their way from it."""
-_MANY = 300_000
-"""Names from which it is worth to start processes."""
-_CORES = 4
-_Tokenise = Callable[[list[str]], TokenRows]
+"""Windows of names prepared ahead of the GPU, and windows of vectors being copied from it."""
+_MIN_NAMES_FOR_PROCESSES = 300_000
+_MIN_CORES_FOR_PROCESSES = 4
+_Tokenize = Callable[[list[str]], TokenRows]
 _Prepared = list[tuple[NDArray[np.int64], Rows]]
 
 
 def processes_for(names: int) -> int:
-    """Return how many processes are to tokenise so many names: none where few of either are there."""
+    """Return how many processes should tokenize `names` names; 0 for few names or cores."""
     cores = usable_cores()
-    return cores * 3 // 4 if names >= _MANY and cores >= _CORES else 0
+    worthwhile = names >= _MIN_NAMES_FOR_PROCESSES and cores >= _MIN_CORES_FOR_PROCESSES
+    return cores * 3 // 4 if worthwhile else 0
 
 
 class RowStream:
@@ -63,68 +63,68 @@ class RowStream:
         rows: int = ROWS,
         processes: int = 0,
     ) -> None:
-        """Take names that `tokenizer` cuts to the width of a row, and encode `rows` rows at a time.
+        """Encode `rows` rows at a time; `tokenizer` must truncate names to the width of a row.
 
-        With `processes`, so many of them tokenise; without, threads of this one do.
+        `processes` is the number of processes that tokenize; 0 uses threads of this process.
         """
         self.encode, self._tokenizer, self._pooling = encode, tokenizer, pooling
         self._pad_id, self._rows, self._processes = pad_id, rows, processes
 
     def __call__(self, windows: Iterable[list[str]]) -> Iterator[NDArray[np.float32]]:
         """Yield the unit vectors of each window's names.  # (names, dim)"""
-        arriving: deque[_Arriving] = deque()
+        pending: deque[_PendingCopy] = deque()
         for vectors in self.on_device(windows):
-            arriving.append(_Arriving(vectors))
-            if len(arriving) > _AHEAD:
-                yield arriving.popleft().wait()
-        for last in arriving:
-            yield last.wait()
+            pending.append(_PendingCopy(vectors))
+            if len(pending) > _AHEAD:
+                yield pending.popleft().wait()
+        for copy in pending:
+            yield copy.wait()
 
     def on_device(self, windows: Iterable[list[str]]) -> Iterator[Tensor]:
-        """Yield the unit vectors of each window's names where they were computed.  # (names, dim)"""
+        """Yield the unit vectors of each window's names on the device.  # (names, dim)"""
         self.encode.refresh()
         model = self.encode.model
         for parts in self.prepared(windows):
             size = sum(len(names) for names, _ in parts)
             vectors = torch.empty((size, model.config.hidden_size), device=model.device)
             for names, rows in parts:
-                found = functional.normalize(self.encode(RowTensors.of(rows, model.device)))
-                vectors[to_device(names, model.device)] = found
+                unit = functional.normalize(self.encode(RowTensors.of(rows, model.device)))
+                vectors[to_device(names, model.device)] = unit
             yield vectors
 
     def prepared(self, windows: Iterable[list[str]]) -> Generator[_Prepared]:
-        """Yield the rows of each window, a part at a time, with the numbers of their names."""
+        """Yield the rows of each window in parts, each with the numbers of its names."""
         pending: deque[Future[_Prepared]] = deque()
         with ExitStack() as stack:
-            tokenise: _Tokenise = partial(split, self._tokenizer)
+            tokenize: _Tokenize = partial(split, self._tokenizer)
             if self._processes:
-                tokenise = stack.enter_context(TokenProcesses(self._tokenizer, self._processes)).split
+                tokenize = stack.enter_context(TokenProcesses(self._tokenizer, self._processes)).split
             count = self._processes or _THREADS
             threads = stack.enter_context(ThreadPoolExecutor(count))
             for window in windows:
-                pending.append(threads.submit(self._prepare, window, tokenise))
+                pending.append(threads.submit(self._prepare, window, tokenize))
                 if len(pending) > count + _AHEAD:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
 
-    def _prepare(self, names: list[str], tokenise: _Tokenise) -> _Prepared:
-        tokens = tokenise(names)
+    def _prepare(self, names: list[str], tokenize: _Tokenize) -> _Prepared:
+        tokens = tokenize(names)
         rows = Rows.of(tokens, self._pooling, pad_id=self._pad_id, width=self.encode.width)
         return list(rows.cut(self._rows))
 
 
-class _Arriving:
-    """Vectors on their way to the CPU."""
+class _PendingCopy:
+    """Vectors being copied to the CPU."""
 
     def __init__(self, vectors: Tensor) -> None:
         self._vectors = vectors.to("cpu", non_blocking=True)
-        self._sent = torch.cuda.Event() if vectors.is_cuda else None
-        if self._sent is not None:
-            self._sent.record()
+        self._copied = torch.cuda.Event() if vectors.is_cuda else None
+        if self._copied is not None:
+            self._copied.record()
 
     def wait(self) -> NDArray[np.float32]:
-        if self._sent is not None:
-            self._sent.synchronize()
-        found: NDArray[np.float32] = self._vectors.numpy()
-        return found
+        if self._copied is not None:
+            self._copied.synchronize()
+        vectors: NDArray[np.float32] = self._vectors.numpy()
+        return vectors

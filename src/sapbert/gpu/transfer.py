@@ -1,4 +1,4 @@
-"""From the CPU's memory to a device, without waiting for what the device has to do before."""
+"""Copy arrays from CPU memory to a device without waiting for the work queued on the device."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 
 def to_device(array: NDArray[np.generic], device: torch.device) -> Tensor:
     """Copy an array to a device."""
-    return sendable(array, device).to(device, non_blocking=True)
+    return pinned(array, device).to(device, non_blocking=True)
 
 
-def sendable(array: NDArray[np.generic], device: torch.device) -> Tensor:
-    """Return an array as a tensor that can be copied to a device at any later time."""
+def pinned(array: NDArray[np.generic], device: torch.device) -> Tensor:
+    """Return an array as a CPU tensor, in pinned memory if `device` is a GPU, to be copied at any time."""
     tensor = torch.from_numpy(array)
     if device.type != "cuda":
         return tensor
-    pinned = torch.empty_like(tensor, pin_memory=True)
-    # By numpy, as torch would wake all its threads for it, and wait for them where others keep cores busy.
-    pinned.numpy()[...] = array
-    return pinned
+    buffer = torch.empty_like(tensor, pin_memory=True)
+    # By numpy: torch would wake all its threads, and wait for them if other work keeps the cores busy.
+    buffer.numpy()[...] = array
+    return buffer

@@ -1,10 +1,10 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped.
+"""Checkpoints: everything a run needs to continue as if it had never been interrupted.
 
-Each is an artifact of its own (`step-000100`), so it is there whole or not at all, and checked when it is
-opened. The newest few are kept; an older one is removed only after a newer one is safely on disk, so a
-full disk or a damaged file never costs more than the steps since the last good one.
+Each checkpoint is an artifact (`step-000100`), so it exists completely or not at all, and is verified when
+opened. The newest few are kept. An older one is removed only after a newer one is safely on disk, so a full
+disk or a damaged file costs at most the steps since the last good checkpoint.
 
-A GPU does not wait for the disk: what it holds is copied, and written while the next steps are taken.
+A GPU does not wait for the disk: the state is copied and written while the next steps run.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoints:
-    """The checkpoints of one run, in one folder. Leaving its block waits until all are on disk."""
+    """The checkpoints of one run, in one folder. Leaving its `with` block waits until all are on disk."""
 
-    def __init__(self, folder: Path, *, keep: int, beside: bool = False) -> None:
-        """Write while training goes on where `beside` says so, which takes memory for a second state."""
+    def __init__(self, folder: Path, *, keep: int, in_background: bool = False) -> None:
+        """`in_background` writes while training continues, which needs memory for a second state."""
         self.folder = folder
         self._keep = keep
-        self._disk = ThreadPoolExecutor(1) if beside else None
+        self._disk = ThreadPoolExecutor(1) if in_background else None
         self._writing: Future[None] | None = None
 
     def __enter__(self) -> Self:
@@ -47,9 +47,9 @@ class Checkpoints:
         if self._disk is None:
             return
         self._disk.shutdown()
-        # By now the model is written, or something else has stopped the run: that is what counts.
-        if self._writing is not None and (stopped := self._writing.exception()) is not None:
-            log.warning("the last checkpoint was not written: %s", stopped)
+        # The model has been written by now, or another error is being raised; do not replace that.
+        if self._writing is not None and (failure := self._writing.exception()) is not None:
+            log.warning("the last checkpoint could not be written: %s", failure)
 
     def save(self, step: int, state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
         """Write the state after `step` steps, then remove all but the newest few."""
@@ -57,10 +57,10 @@ class Checkpoints:
         if self._disk is None:
             self._write(step, state, settings)
         else:
-            self._writing = self._disk.submit(self._write, step, _copied(state), settings)
+            self._writing = self._disk.submit(self._write, step, _copied_to_cpu(state), settings)
 
     def _wait(self) -> None:
-        """Wait for what is being written, and raise what stopped it."""
+        """Wait for the write in progress, and raise its error if it failed."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             writing.result()
@@ -82,7 +82,7 @@ class Checkpoints:
             try:
                 manifest = load_manifest(path, kind=KIND)
             except ArtifactError as error:
-                log.warning("%s; going back to the one before", error)
+                log.warning("%s; using the checkpoint before it", error)
                 continue
             _refuse_other_settings(path, manifest.settings, settings)
             state = torch.load(path / _STATE, map_location="cpu", weights_only=True)
@@ -93,17 +93,17 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*"))
 
 
-def _copied(state: Any) -> Any:
-    """The same with every tensor in memory of its own, not a GPU's."""
+def _copied_to_cpu(state: Any) -> Any:
+    """Return the same state with every tensor copied to CPU memory."""
     if isinstance(state, torch.Tensor):
         return state.detach().to("cpu", copy=True)
     if isinstance(state, Mapping):
-        return {name: _copied(value) for name, value in state.items()}
+        return {name: _copied_to_cpu(value) for name, value in state.items()}
     if isinstance(state, list | tuple):
-        return type(state)(map(_copied, state))
+        return type(state)(map(_copied_to_cpu, state))
     return state
 
 
 def _refuse_other_settings(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     if changed := changed_values(old, new):
-        raise ConfigError(f"{path} was made with other settings: {changed}")
+        raise ConfigError(f"{path} was written with other settings: {changed}")

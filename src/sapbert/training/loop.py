@@ -1,112 +1,47 @@
-"""The plain loop of every training: steps, figures, checkpoints, Ctrl-C. A newcomer reads it in one sitting.
+"""The training loop that all methods share: steps, metrics, checkpoints, Ctrl-C.
 
-What is learned is an `Objective`, of which the loop knows no more than that it has steps: self-alignment's is
-in `trainer`, BioSyn's in `biosyn`. What survives a crash is in `checkpoints`.
+The method is an `objective.Objective`: self-alignment (`alignment.trainer`), BioSyn (`biosyn.trainer`) or the
+reranker (`reranking.trainer`). Checkpoints are in `checkpoints`.
 
-While a run lasts, its checkpoints and `metrics.jsonl` lie in `MODEL.run`; when it ends, the model folder
-appears whole at MODEL, with the metrics inside, and the run's folder is removed.
+During a run its checkpoints and `metrics.jsonl` are in the folder `MODEL.run`. At the end the complete model
+folder appears at MODEL, with the metrics inside, and the run folder is removed.
 """
 
 from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import nn
 
-from sapbert.artifacts import Draft, create, refuse_occupied
+from sapbert.artifacts import create, refuse_occupied
+from sapbert.gpu.random_state import seed_generators
 from sapbert.protocols import Encoder
 from sapbert.resumable import refuse_interrupted, run_folder
-from sapbert.training.alignment.step import Scale, StepReport, seed_generators
 from sapbert.training.checkpoints import Checkpoints
-from sapbert.training.delayed_metrics import Unread
+from sapbert.training.delayed_metrics import DelayedMetrics
 from sapbert.training.distributed import any_process, joined, sum_gradients, wait_for_all, world
 from sapbert.training.metrics import Metrics, read_metrics, write_metrics
+from sapbert.training.objective import LEARNING_RATE_FACTOR, Objective, StepReport, TrainingStep
 from sapbert.training.settings import LoopSettings
 
 METRICS = "metrics.jsonl"
-DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""What an encoder computes in while it is trained."""
-RATE = "factor"
-"""Key of a group of parameters: what of the learning rate it is given."""
 OnStep = Callable[[int, int, Mapping[str, float]], None]
-"""Told the steps done, all steps, and what was measured after the last."""
+"""Called with the number of steps done, the number of all steps, and the metrics of the step."""
 Evaluate = Callable[[Encoder], Mapping[str, float]]
-"""Measures the encoder as it is now; returns figures by name. Every process calls it."""
+"""Measures the current encoder; returns metrics by name. Every process calls it."""
 _Row = tuple[int, Mapping[str, float]]
 
 
 def ignore_step(_done: int, _total: int, _figures: Mapping[str, float]) -> None:
-    """Report nothing."""
-
-
-class Objective(Protocol):
-    """What a run learns, and from what."""
-
-    @property
-    def module(self) -> nn.Module:
-        """All that is trained."""
-        ...
-
-    @property
-    def total(self) -> int:
-        """Steps of the whole run."""
-        ...
-
-    @property
-    def names_a_step(self) -> int:
-        """Names that a step encodes, for the speed that is told."""
-        ...
-
-    @property
-    def evaluate_every(self) -> int:
-        """Steps between measurements."""
-        ...
-
-    @property
-    def described(self) -> Mapping[str, Any]:
-        """What two runs must share for one to go on with the checkpoints of the other."""
-        ...
-
-    def groups(self) -> list[dict[str, Any]]:
-        """The parameters as an optimizer takes them, each group with its `RATE`."""
-        ...
-
-    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
-        """Be told, before the first step, what will step after each: what has no gradient then is left."""
-        ...
-
-    def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
-        """Yield what computes each step from step `done` on: it adds the gradient to the parameters."""
-        ...
-
-    def measure(self, done: int) -> Mapping[str, float]:
-        """Return figures after `done` steps."""
-        ...
-
-    def finish(self) -> Mapping[str, float]:
-        """Do what is to be done after the last step; return what that measured. Every process calls it."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """All that the next step depends on, but for the parameters."""
-        ...
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state` returned."""
-        ...
-
-    def write(self, draft: Draft, metrics: Sequence[Mapping[str, Any]]) -> None:
-        """Write the model and its card, which tells all that was measured, and seal it."""
-        ...
+    """Do nothing; the default `OnStep`."""
 
 
 def run_training(
@@ -119,9 +54,9 @@ def run_training(
     overwrite: bool,
     on_step: OnStep,
 ) -> None:
-    """Train what `start` gives and write the model, with all that was measured, to `target`.
+    """Train the objective that `start` returns and write the model, with all metrics, to `target`.
 
-    With `resume`, go on from the newest whole checkpoint of the run that was to write `target`.
+    With `resume`, continue from the newest complete checkpoint of the interrupted run for `target`.
     """
     folder = run_folder(target)
     with joined(device), _Interruption() as interruption:
@@ -130,11 +65,11 @@ def run_training(
             _refuse_occupied(target, folder, resume=resume, overwrite=overwrite)
         objective = start()
         if first and folder.exists() and not resume:
-            # Not before all that the new run needs has been found in order.
+            # Only after the new run has loaded all its inputs without an error.
             shutil.rmtree(folder)
         wait_for_all()
         run = _Run.of(objective, settings, device)
-        with Checkpoints(folder, keep=settings.keep, beside=device.type == "cuda") as checkpoints:
+        with Checkpoints(folder, keep=settings.keep, in_background=device.type == "cuda") as checkpoints:
             done = run.restore(checkpoints.newest(objective.described))
             with Metrics(folder / METRICS, after=done) if first else nullcontext() as metrics:
                 run.loop(done, checkpoints, metrics, interruption, on_step)
@@ -153,7 +88,7 @@ def run_training(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The moving parts of a run."""
+    """An objective with its optimizer."""
 
     objective: Objective
     optimizer: torch.optim.Optimizer
@@ -163,14 +98,13 @@ class _Run:
 
     @classmethod
     def of(cls, objective: Objective, settings: LoopSettings, device: torch.device) -> Self:
-        """Set everything up for the first step."""
+        """Create the optimizer."""
         optimizer = torch.optim.AdamW(
             objective.groups(),
             lr=settings.learning_rate,
             weight_decay=settings.weight_decay,
             fused=device.type in ("cuda", "cpu"),
         )
-        objective.trained_by(optimizer)
         scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
         return cls(objective, optimizer, scaler, settings, device)
 
@@ -182,66 +116,70 @@ class _Run:
         interruption: _Interruption,
         on_step: OnStep,
     ) -> None:
-        """Train from step `done` to the last; only the first process has metrics, and tells and saves."""
+        """Train from step `done` to the last; only the first process has metrics, reports and saves."""
         objective = self.objective
-        tell = _teller(metrics, on_step, objective.total)
+        report = _reporter(metrics, on_step, objective.total)
         if done == 0:
-            tell([(0, objective.measure(0))])
-        unread = Unread(self.device, objective.names_a_step)
-        # Not in each step, as it takes a tenth of a GPU's; encoders that encode return to it by themselves.
+            report([(0, objective.measure(0))])
+        delayed = DelayedMetrics(self.device, objective.names_per_step)
+        # Not in each step, where it would take a tenth of a GPU step. `measure` may leave training mode.
         objective.module.train()
-        for take in objective.steps(done):
-            unread.add(done + 1, self._learning_rate(done), self._take(take, done))
+        for step in objective.steps(done, self.optimizer):
+            delayed.add(done + 1, self._learning_rate(done), self._take(step, done))
             done += 1
             last = done == objective.total
             measure = last or done % objective.evaluate_every == 0
             save = last or done % self.settings.checkpoint_every == 0
-            rows = unread.read(to_the_last=measure or save)
+            rows = delayed.read(wait=measure or save)
             if measure:
                 rows[-1][1].update(objective.measure(done))
                 objective.module.train()
-            tell(rows)
-            stop = any_process(interruption.asked)
+            report(rows)
+            stop = any_process(interruption.requested)
             if save or stop:
-                tell(unread.read(to_the_last=True))
+                report(delayed.read(wait=True))
                 if metrics is not None:
                     checkpoints.save(done, self.state(), objective.described)
             if stop and not last:
                 raise KeyboardInterrupt
             if measure or save:
-                unread.restart_clock()
+                delayed.restart_clock()
 
-    def _take(self, take: Callable[[Scale], StepReport], done: int) -> StepReport:
-        """Take one step; returns what it found."""
-        # Dropout depends on the step and the process alone, so a resumed run needs no random state.
+    def _take(self, step: TrainingStep, done: int) -> StepReport:
+        """Compute the gradients of one step and update the parameters."""
+        # Dropout depends only on the step and the process, so a resumed run needs no random state.
         rank, _ = world()
         seed = int(np.random.SeedSequence([self.settings.seed, done, rank]).generate_state(1)[0])
         seed_generators(seed, self.device)
         for group in self.optimizer.param_groups:
-            group["lr"] = self._learning_rate(done) * group[RATE]
-        module = self.objective.module
+            group["lr"] = self._learning_rate(done) * group[LEARNING_RATE_FACTOR]
+        parameters = self.objective.module.parameters
         self.optimizer.zero_grad(set_to_none=True)
-        report = take(self.scaler.scale)
-        sum_gradients(module.parameters())
+        report = step.backward(self.scaler.scale)
+        sum_gradients(parameters())
         if self.settings.clip is not None:
             self.scaler.unscale_(self.optimizer)
-            torch.nn.utils.clip_grad_norm_(module.parameters(), self.settings.clip)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+            torch.nn.utils.clip_grad_norm_(parameters(), self.settings.clip)
+        if self.scaler.is_enabled():
+            # Calls `optimizer.step()` unless a gradient overflowed.
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            step.update(self.optimizer)
         return report
 
     def _learning_rate(self, done: int) -> float:
-        """Rise over the warm-up, then stay or fall to nothing."""
+        """Return the learning rate of the next step: rising during warm-up, then constant or falling to 0."""
         total = self.objective.total
-        rising = self.settings.warmup * total
-        if done < rising:
-            return self.settings.learning_rate * (done + 1) / rising
+        warmup = self.settings.warmup * total
+        if done < warmup:
+            return self.settings.learning_rate * (done + 1) / warmup
         if self.settings.schedule == "constant":
             return self.settings.learning_rate
-        return self.settings.learning_rate * (total - done) / (total - rising)
+        return self.settings.learning_rate * (total - done) / (total - warmup)
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on and the base does not have."""
+        """Return everything the next step depends on, except frozen weights, which the base has."""
         module = self.objective.module
         frozen = {name for name, value in module.named_parameters() if not value.requires_grad}
         weights = module.state_dict()
@@ -253,7 +191,7 @@ class _Run:
         }
 
     def restore(self, checkpoint: tuple[int, dict[str, Any]] | None) -> int:
-        """Take up the state of a checkpoint; returns the steps done."""
+        """Restore a checkpoint; return the number of steps done."""
         if checkpoint is None:
             return 0
         done, state = checkpoint
@@ -266,34 +204,34 @@ class _Run:
 
 
 class _Interruption:
-    """Turns Ctrl-C into a request to stop after this step; a second one stops at once."""
+    """Turns Ctrl-C into a request to stop after this step; a second Ctrl-C stops at once."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._ask)
+        self._before = signal.signal(signal.SIGINT, self._request)
         return self
 
     def __exit__(self, *error: object) -> None:
         signal.signal(signal.SIGINT, self._before)
 
-    def _ask(self, _number: int, _frame: FrameType | None) -> None:
-        if self.asked:
+    def _request(self, _number: int, _frame: FrameType | None) -> None:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
 
-def _teller(metrics: Metrics | None, on_step: OnStep, total: int) -> Callable[[Sequence[_Row]], None]:
-    """Make what writes and tells the figures of steps; nothing where there are no metrics."""
+def _reporter(metrics: Metrics | None, on_step: OnStep, total: int) -> Callable[[Sequence[_Row]], None]:
+    """Return a function that writes and reports the metrics of steps; without `metrics` it does nothing."""
 
-    def tell(rows: Sequence[_Row]) -> None:
+    def report(rows: Sequence[_Row]) -> None:
         if metrics is not None:
             for step, figures in rows:
                 metrics.add(step, figures)
                 on_step(step, total, figures)
 
-    return tell
+    return report
 
 
 def _refuse_occupied(target: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:

@@ -10,7 +10,7 @@ from sapbert.encoder.loading import load_encoder
 from sapbert.encoder.transformer import tokenize
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.training.alignment.batches import Batch, Batches, split_pairs
+from sapbert.training.alignment.batches import Batches, PairBatch, split_pairs
 
 
 def make_batches(
@@ -25,7 +25,7 @@ def make_batches(
 
 def test_a_resumed_run_sees_the_batches_it_would_have_seen(tiny_pairs: Pairs, tiny_base: Path) -> None:
     batches = make_batches(tiny_pairs, tiny_base)
-    total = 2 * batches.steps_an_epoch
+    total = 2 * batches.steps_per_epoch
     whole = [batch.tokens.ids.tolist() for batch in batches.after(0, total)]
     resumed = [batch.tokens.ids.tolist() for batch in batches.after(total // 2 - 3, total)]
 
@@ -47,23 +47,23 @@ def test_batches_prepared_together_are_those_prepared_alone(
         assert batch.tokens.ids.tolist() == tokens.ids.tolist()
         assert batch.tokens.offsets.tolist() == tokens.offsets.tolist()
         assert batch.labels.tolist() == tiny_pairs.concepts[rows].tolist()
-        assert batch.share.tolist() == tiny_pairs.share_concept(rows).tolist()
+        assert batch.shared_concept.tolist() == tiny_pairs.share_concept(rows).tolist()
 
 
 def test_two_groups_of_batches_are_prepared_before_they_are_asked_for(
     tiny_pairs: Pairs, tiny_base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sapbert.training.alignment.batches._PAIRS_AHEAD", 1)
-    made: list[Batch] = []
+    made: list[PairBatch] = []
     ahead = Event()
 
-    def make(batch: Batch) -> int:
+    def make(batch: PairBatch) -> int:
         made.append(batch)
         if len(made) == 3:
             ahead.set()
         return len(made)
 
-    ready = make_batches(tiny_pairs, tiny_base).ready(0, 9, make)
+    ready = make_batches(tiny_pairs, tiny_base).prepared(0, 9, make)
     assert next(ready) == 1
     assert ahead.wait(60)
     assert list(ready) == list(range(2, 10))
@@ -73,15 +73,15 @@ def test_an_epoch_visits_pairs_once_and_in_another_order_than_the_next(
     tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
     batches = make_batches(tiny_pairs, tiny_base, batch_size=2)
-    numbers = list(batches.numbers(0, 2 * batches.steps_an_epoch))
+    numbers = list(batches.numbers(0, 2 * batches.steps_per_epoch))
     first, second = (
-        np.concatenate(numbers[: batches.steps_an_epoch]),
-        np.concatenate(numbers[batches.steps_an_epoch :]),
+        np.concatenate(numbers[: batches.steps_per_epoch]),
+        np.concatenate(numbers[batches.steps_per_epoch :]),
     )
-    assert len(set(first.tolist())) == len(first) == batches.steps_an_epoch * 2
+    assert len(set(first.tolist())) == len(first) == batches.steps_per_epoch * 2
     assert first.tolist() != second.tolist()
     other_seed = make_batches(tiny_pairs, tiny_base, batch_size=2, seed=2)
-    assert np.concatenate(list(other_seed.numbers(0, batches.steps_an_epoch))).tolist() != first.tolist()
+    assert np.concatenate(list(other_seed.numbers(0, batches.steps_per_epoch))).tolist() != first.tolist()
 
 
 def test_processes_share_a_batch_and_agree_on_how_its_names_relate(
@@ -92,9 +92,9 @@ def test_processes_share_a_batch_and_agree_on_how_its_names_relate(
 
     assert sum(len(share.tokens.lengths) for share in shares) == len(whole.tokens.lengths)
     assert (shares[0].labels == shares[1].labels).all()
-    assert (shares[0].share == shares[1].share).all()
+    assert (shares[0].shared_concept == shares[1].shared_concept).all()
     assert sorted(shares[0].labels.tolist()) == sorted(whole.labels.tolist())
-    assert shares[0].share.sum() == whole.share.sum()
+    assert shares[0].shared_concept.sum() == whole.shared_concept.sum()
 
 
 def test_held_out_concepts_are_not_trained_on(tiny_pairs: Pairs) -> None:

@@ -9,39 +9,48 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
+from sapbert.encoder.forward import Layout, TrainingForward
 from sapbert.encoder.loading import load_encoder
 from sapbert.encoder.transformer import TransformerEncoder, tokenize
+from sapbert.gpu.random_state import seed_generators
 from sapbert.pairs.artifact import Pairs
 from sapbert.tokens.pooling import Pooling
-from sapbert.training.alignment.batches import Batch
+from sapbert.training.alignment.batches import PairBatch
 from sapbert.training.alignment.losses import LossName, make_loss
 from sapbert.training.alignment.mining import MiningSettings, mine, pair_masks
-from sapbert.training.alignment.step import Encode, Step, StepReport, seed_generators
+from sapbert.training.alignment.step import AlignmentStep
+from sapbert.training.objective import StepReport
 from tests.encoder.tiny import FAMILIES
 from tests.training.alignment.test_batches import make_batches
 
+CPU = torch.device("cpu")
 LOSSES: tuple[LossName, ...] = ("ms", "circle", "nca", "lifted", "infonce", "triplet", "cosine")
+
+
+def forward_pass(model: PreTrainedModel, pad_id: int) -> TrainingForward:
+    return TrainingForward(model, pad_id=pad_id, pooling=Pooling.CLS, max_length=25, dtype=None)
 
 
 def gradients(
     base: Path,
-    batch: Batch,
+    batch: PairBatch,
     *,
     loss: LossName = "ms",
     chunk: int | None = None,
     dropout: bool = False,
-    leading: int | None = None,
-    lays: bool = False,
+    matryoshka_dim: int | None = None,
+    layout: Layout | None = None,
 ) -> tuple[StepReport, dict[str, Tensor]]:
-    """The report and the gradient of one step of a fresh model."""
+    """Return the report and the gradients of one step of a newly loaded model."""
     model, tokenizer = load_encoder(base)
     model.train(dropout)
     torch.manual_seed(5)
-    encode = Encode(model, pad_id=tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None)
-    encode.lays = lays
-    step = Step(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), chunk, leading)
-    report = step(batch, lambda objective: objective)
+    encode = forward_pass(model, tokenizer.pad_token_id)
+    encode.layout = layout or encode.layout
+    step = AlignmentStep(encode, make_loss(loss), MiningSettings(), CPU, chunk, matryoshka_dim)
+    report = step.backward(batch, lambda objective: objective)
     return report, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -52,23 +61,25 @@ def assert_close(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("chunk", [None, 5])
-def test_names_in_rows_give_the_loss_and_gradient_of_others_as_far_as_bfloat16_goes(
+def test_rows_give_the_loss_and_gradient_of_packed_names_up_to_bfloat16_rounding(
     chunk: int | None, tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
     batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
-    (whole, expected), (laid, found) = (
-        gradients(tiny_base, batch, lays=lays, chunk=chunk) for lays in (False, True)
+    (whole, expected), (rows, found) = (
+        gradients(tiny_base, batch, layout=layout, chunk=chunk) for layout in (Layout.PACKED, Layout.ROWS)
     )
-    assert laid.loss.item() == pytest.approx(whole.loss.item(), rel=0.02)
+    assert rows.loss.item() == pytest.approx(whole.loss.item(), rel=0.02)
     assert found.keys() == expected.keys()
     left, right = (torch.cat([part.flatten() for part in parts.values()]) for parts in (found, expected))
     assert torch.cosine_similarity(left, right, dim=0) > 0.99
 
 
-def test_names_in_rows_are_replayed_with_their_dropout(tiny_pairs: Pairs, tiny_base: Path) -> None:
+def test_dropout_of_rows_is_replayed_in_chunks(tiny_pairs: Pairs, tiny_base: Path) -> None:
     batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
-    first, again = (gradients(tiny_base, batch, lays=True, chunk=32, dropout=True)[1] for _ in range(2))
-    whole = gradients(tiny_base, batch, lays=True, dropout=True)[1]
+    first, again = (
+        gradients(tiny_base, batch, layout=Layout.ROWS, chunk=32, dropout=True)[1] for _ in range(2)
+    )
+    whole = gradients(tiny_base, batch, layout=Layout.ROWS, dropout=True)[1]
     assert_close(first, again)
     assert_close(first, whole)
 
@@ -87,31 +98,28 @@ def test_a_batch_in_chunks_gives_the_gradient_of_one_pass(
     assert any(gradient.abs().max() > 1e-4 for gradient in expected.values())
 
 
-def test_leading_dimensions_are_trained_as_if_there_were_no_others(
+def test_matryoshka_dimensions_are_trained_as_vectors_of_their_own(
     tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
     batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
     encoder = TransformerEncoder.open(tiny_base, device="cpu")
-    encode = Encode(
-        encoder.model, pad_id=encoder.tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None
-    )
-    vectors = encode(batch.tokens)
-    masks = pair_masks(torch.from_numpy(batch.labels), torch.from_numpy(batch.share))
+    vectors = forward_pass(encoder.model, encoder.tokenizer.pad_token_id)(batch.tokens)
+    masks = pair_masks(torch.from_numpy(batch.labels), torch.from_numpy(batch.shared_concept))
 
     def loss_of(some: Tensor) -> float:
         unit = some / some.norm(dim=1, keepdim=True)
         hard = mine(unit, unit, *masks, MiningSettings())
         return make_loss("infonce")(unit, unit, hard).item()
 
-    both, _ = gradients(tiny_base, batch, loss="infonce", leading=4)
+    both, _ = gradients(tiny_base, batch, loss="infonce", matryoshka_dim=4)
     assert both.loss.item() == pytest.approx((loss_of(vectors) + loss_of(vectors[:, :4])) / 2, abs=1e-6)
-    in_chunks, found = gradients(tiny_base, batch, loss="infonce", leading=4, chunk=5)
+    in_chunks, found = gradients(tiny_base, batch, loss="infonce", matryoshka_dim=4, chunk=5)
     assert in_chunks.loss.item() == pytest.approx(both.loss.item(), abs=1e-6)
-    assert_close(found, gradients(tiny_base, batch, loss="infonce", leading=4)[1])
+    assert_close(found, gradients(tiny_base, batch, loss="infonce", matryoshka_dim=4)[1])
 
 
-def test_a_step_draws_what_it_would_after_seeding_all_of_torch() -> None:
-    """So that runs begun before can be taken up again."""
+def test_seeding_gives_the_random_numbers_of_torch_manual_seed() -> None:
+    """So that runs of earlier versions can be resumed."""
     for device in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
         torch.manual_seed(2**32 - 5)
         expected = torch.rand(4, device=device)
@@ -120,17 +128,17 @@ def test_a_step_draws_what_it_would_after_seeding_all_of_torch() -> None:
 
 
 def test_dropout_is_replayed_in_the_second_pass(tiny_pairs: Pairs, tiny_base: Path) -> None:
-    """Chunks of the whole batch draw the random numbers that one pass draws."""
+    """One chunk of the whole batch draws the random numbers of one pass."""
     batch = next(make_batches(tiny_pairs, tiny_base, batch_size=16).after(0, 1))
     names = len(batch.tokens.lengths)
     whole, expected = gradients(tiny_base, batch, dropout=True)
-    # Two passes over one chunk: the first without a graph, the second replaying its dropout.
+    # Two passes over one chunk: the first without gradient, the second replaying its dropout.
     model, tokenizer = load_encoder(tiny_base)
     model.train()
     torch.manual_seed(5)
-    encode = Encode(model, pad_id=tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None)
-    step = Step(encode, make_loss("ms"), MiningSettings(), torch.device("cpu"), None)
-    report = step._in_chunks(batch, lambda objective: objective, [(0, names)])
+    encode = forward_pass(model, tokenizer.pad_token_id)
+    step = AlignmentStep(encode, make_loss("ms"), MiningSettings(), CPU, None)
+    report = step._backward_in_chunks(batch, lambda objective: objective, [(0, names)])
 
     assert report.loss.item() == pytest.approx(whole.loss.item(), abs=1e-6)
     assert_close({n: p.grad for n, p in model.named_parameters() if p.grad is not None}, expected)
@@ -147,7 +155,7 @@ def test_training_and_encoding_agree_on_vectors(
     tokens = tokenize(encoder.tokenizer, names, max_length=8)
     pad_id = encoder.tokenizer.pad_token_id
     exact, half = (
-        Encode(encoder.model, pad_id=pad_id, pooling=pooling, max_length=8, dtype=dtype)
+        TrainingForward(encoder.model, pad_id=pad_id, pooling=pooling, max_length=8, dtype=dtype)
         for dtype in (None, torch.bfloat16)
     )
     expected = encoder.encode(names)
@@ -167,7 +175,8 @@ from sapbert.pairs.artifact import Pairs
 from sapbert.training.distributed import sum_gradients, world
 from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings, mine, pair_masks
-from sapbert.training.alignment.step import Encode, Step
+from sapbert.training.alignment.step import AlignmentStep
+from sapbert.encoder.forward import TrainingForward
 from sapbert.tokens.pooling import Pooling
 from sapbert.encoder.loading import load_encoder
 from tests.training.alignment.test_batches import make_batches
@@ -177,12 +186,13 @@ torch.set_num_threads(1)
 distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
 batch = next(make_batches(Pairs.open(pairs), Path(base), batch_size=16, rank=rank, world=2).after(0, 1))
 model, tokenizer = load_encoder(base)
-encode = Encode(model, pad_id=tokenizer.pad_token_id, pooling=Pooling.CLS, max_length=25, dtype=None)
+pad_id = tokenizer.pad_token_id
+encode = TrainingForward(model, pad_id=pad_id, pooling=Pooling.CLS, max_length=25, dtype=None)
 found = {}
 for loss in losses:
     model.zero_grad(set_to_none=True)
-    step = Step(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), None)
-    report = step(batch, lambda objective: objective)
+    step = AlignmentStep(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), None)
+    report = step.backward(batch, lambda objective: objective)
     sum_gradients(model.parameters())
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     found[loss] = {"loss": report.loss.item(), "gradients": gradients}
@@ -190,16 +200,18 @@ if rank == 1:
     torch.save(found, out)
 distributed.destroy_process_group()
 """
-_LOSSES: tuple[LossName, ...] = ("ms", "infonce")
+_DISTRIBUTED_LOSSES: tuple[LossName, ...] = ("ms", "infonce")
 
 
 @pytest.fixture(scope="module")
 def of_two_processes(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """What the second of two processes finds in a step, by loss."""
+    """Return loss and gradients of the second of two processes, by loss."""
     folder = tmp_path_factory.mktemp("two")
-    arguments = map(str, (folder / "meeting", tiny_pairs.path, tiny_base, folder / "out.pt", *_LOSSES))
+    arguments = map(
+        str, (folder / "meeting", tiny_pairs.path, tiny_base, folder / "out.pt", *_DISTRIBUTED_LOSSES)
+    )
     command = [sys.executable, "-c", _PROCESS]
     shared, root = [*arguments], Path(__file__).parents[3]
     processes = [subprocess.Popen([*command, rank, *shared], cwd=root) for rank in ("0", "1")]
@@ -208,8 +220,8 @@ def of_two_processes(
     return found
 
 
-@pytest.mark.parametrize("loss", _LOSSES)
-def test_two_processes_train_the_objective_of_one(
+@pytest.mark.parametrize("loss", _DISTRIBUTED_LOSSES)
+def test_two_processes_compute_the_loss_and_gradient_of_one(
     loss: LossName, tiny_pairs: Pairs, tiny_base: Path, of_two_processes: dict[str, Any]
 ) -> None:
     found = of_two_processes[loss]

@@ -107,7 +107,7 @@ def test_a_blend_of_nothing_and_no_dimensions_are_refused(wrong: dict[str, objec
 
 
 def test_leading_dimensions_are_fewer_than_all(tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="leading is less than the"):
+    with pytest.raises(ConfigError, match="must be less than the"):
         train(tiny_pairs, str(tiny_base), tmp_path / "model", settings(leading=10_000), device=CPU)
 
 

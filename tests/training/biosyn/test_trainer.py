@@ -99,19 +99,23 @@ def test_a_candidate_that_is_none_changes_nothing_and_gets_no_gradient() -> None
     assert scores.grad[0, 2] == 0
 
 
+def optimizer(run: biosyn._Biosyn) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(run.module.parameters())
+
+
 def test_the_gradient_of_the_sparse_weight_is_that_of_a_small_change(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
     run = biosyn._Biosyn(labelled, str(tiny_base), settings(sparse_weight=0.7), CPU, tmp_path / "run", None)
     run.module.eval()
-    [step, *_] = run.steps(0)
-    step(lambda loss: loss)
+    [step, *_] = run.steps(0, optimizer(run))
+    step.backward(lambda loss: loss)
     assert run.module.sparse_weight.grad is not None
     gradient = run.module.sparse_weight.grad.item()
     losses = []
     for weight in (0.699, 0.701):
         run.module.sparse_weight.data.fill_(weight)
-        losses.append(step(lambda loss: loss).loss.item())
+        losses.append(step.backward(lambda loss: loss).loss.item())
 
     assert gradient == pytest.approx((losses[1] - losses[0]) / 0.002, rel=0.02)
 
@@ -122,8 +126,8 @@ def test_the_sparse_weight_never_counts_less_than_nothing(
     run = biosyn._Biosyn(labelled, str(tiny_base), settings(), CPU, tmp_path / "run", None)
     run.module.sparse_weight.data.fill_(-0.5)
     assert run.sparse_weight == 0
-    [step, *_] = run.steps(0)
-    step(lambda loss: loss)
+    [step, *_] = run.steps(0, optimizer(run))
+    step.backward(lambda loss: loss)
 
     assert run.module.sparse_weight.item() == 0
 
@@ -142,8 +146,8 @@ def test_a_batch_without_a_right_candidate_teaches_nothing(
     run.measure(0)
     assert run._candidates is not None
     run._candidates.right[:] = False
-    [step, *_] = run.steps(0)
-    report = step(lambda loss: loss)
+    [step, *_] = run.steps(0, optimizer(run))
+    report = step.backward(lambda loss: loss)
 
     assert (report.loss.item(), report.positives.item()) == (0, 0)
     assert all(parameter.grad is None for parameter in run.encoder.model.parameters())
@@ -184,13 +188,13 @@ def test_names_that_stay_are_the_base_s_and_get_no_gradient(
     """Against a loop over mentions, after the encoder has moved."""
     run = biosyn._Biosyn(labelled, str(tiny_base), settings(names="stay"), CPU, tmp_path / "run", None)
     run.module.eval()
-    [step, *_] = run.steps(0)
+    [step, *_] = run.steps(0, optimizer(run))
     with torch.no_grad():
         run.encoder.model.get_parameter("embeddings.word_embeddings.weight").mul_(1.5)
-    report, base = step(lambda loss: loss), TransformerEncoder.open(tiny_base, device="cpu")
+    report, base = step.backward(lambda loss: loss), TransformerEncoder.open(tiny_base, device="cpu")
     found = {name: parameter.grad for name, parameter in run.encoder.model.named_parameters()}
 
-    candidates, batch = step.args  # type: ignore[attr-defined]
+    candidates, batch = step.backward.args  # type: ignore[attr-defined]
     losses = []
     for mention in batch:
         if candidates.right[mention].any():
@@ -249,9 +253,9 @@ def test_a_run_that_goes_on_encodes_names_that_stay_before_its_first_step(
         return indexed(self, encoder)
 
     monkeypatch.setattr(CandidateSearch, "_indexed", watched)
-    step = next(again.steps(1))
+    step = next(again.steps(1, optimizer(again)))
     assert encoded == [tmp_path / "b"]
-    step(lambda loss: loss)
+    step.backward(lambda loss: loss)
     assert len(encoded) == 1
 
 

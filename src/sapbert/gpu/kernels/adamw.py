@@ -1,8 +1,8 @@
-"""One step of AdamW for all parameters in one kernel, in Triton; loaded only where a GPU is used.
+"""AdamW updates of all parameters in one Triton kernel.
 
-An optimizer moves bytes and computes next to nothing. torch's reads gradients in float32, which are made of
-those in bfloat16 by a pass before it, and the weights are copied to bfloat16 by one after it; here all is one
-pass. The state is that of `torch.optim.AdamW`, in its place, so that checkpoints are the same.
+An optimizer is limited by memory bandwidth. `torch.optim.AdamW` reads float32 gradients, so bfloat16
+gradients must be converted in a pass before it and weights copied to bfloat16 in a pass after it; here it is
+all one pass. The state is that of `torch.optim.AdamW`, updated in place, so that checkpoints are the same.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 BLOCK = 2048
-"""Numbers that a program takes at most."""
-_TOGETHER = 16
-"""Numbers of a parameter are a multiple of this, and begin at one of as many bytes, so that a thread reads
-several at once."""
+"""Numbers that one program handles at most."""
+_MULTIPLE = 16
+"""Sizes and byte addresses are multiples of this, so that a thread reads several numbers at once."""
 COLUMNS = 6
-"""Of a table: where weights, first and second means, gradients and copies begin, and how many there are."""
+"""Columns of a table: addresses of weights, first and second moments, gradients and copies, and the size."""
 
-Which = Literal["all", "present", "absent"]
+Rows = Literal["all", "present", "absent"]
 
 
 @triton.jit
-def _step(
+def _update(
     table,
     present,
     rates,
@@ -35,62 +34,62 @@ def _step(
     beta2,
     epsilon,
     decay,
-    HALF: tl.constexpr,  # noqa: N803 - Triton's way to write what is known when a kernel is made
+    HALF: tl.constexpr,  # noqa: N803 - Triton's convention for compile-time constants
     COPIES: tl.constexpr,  # noqa: N803
-    WHICH: tl.constexpr,  # noqa: N803
+    ROWS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
     row = table + tl.program_id(0) * 6
-    place = tl.arange(0, BLOCK)
-    numbers = tl.load(row + 5)
-    if WHICH != "all":
-        asked = tl.load(present + tl.program_id(0)) != 0
-        numbers = tl.where(asked == (WHICH == "present"), numbers, 0)
-    here = place < tl.multiple_of(numbers, 16)
-    given = tl.bfloat16 if HALF else tl.float32
-    own = tl.multiple_of(tl.load(row).to(tl.pointer_type(tl.float32)), 16) + place
-    first = tl.multiple_of(tl.load(row + 1).to(tl.pointer_type(tl.float32)), 16) + place
-    second = tl.multiple_of(tl.load(row + 2).to(tl.pointer_type(tl.float32)), 16) + place
+    offset = tl.arange(0, BLOCK)
+    size = tl.load(row + 5)
+    if ROWS != "all":
+        is_present = tl.load(present + tl.program_id(0)) != 0
+        size = tl.where(is_present == (ROWS == "present"), size, 0)
+    here = offset < tl.multiple_of(size, 16)
+    dtype = tl.bfloat16 if HALF else tl.float32
+    weights = tl.multiple_of(tl.load(row).to(tl.pointer_type(tl.float32)), 16) + offset
+    first = tl.multiple_of(tl.load(row + 1).to(tl.pointer_type(tl.float32)), 16) + offset
+    second = tl.multiple_of(tl.load(row + 2).to(tl.pointer_type(tl.float32)), 16) + offset
     gradient = tl.zeros((BLOCK,), tl.float32)
-    if WHICH != "absent":
-        gradients = tl.multiple_of(tl.load(row + 3).to(tl.pointer_type(given)), 16) + place
+    if ROWS != "absent":
+        gradients = tl.multiple_of(tl.load(row + 3).to(tl.pointer_type(dtype)), 16) + offset
         gradient = tl.load(gradients, here, 0.0).to(tl.float32)
-    rate, first_share, second_share = tl.load(rates), tl.load(rates + 1), tl.load(rates + 2)
+    rate, first_correction, second_correction = tl.load(rates), tl.load(rates + 1), tl.load(rates + 2)
     mean = beta1 * tl.load(first, here, 0.0) + (1 - beta1) * gradient
     square = beta2 * tl.load(second, here, 0.0) + (1 - beta2) * gradient * gradient
-    weight = tl.load(own, here, 0.0) * (1 - rate * decay)
-    weight -= rate / first_share * mean / (tl.sqrt(square) / second_share + epsilon)
-    tl.store(own, weight, here)
+    weight = tl.load(weights, here, 0.0) * (1 - rate * decay)
+    weight -= rate / first_correction * mean / (tl.sqrt(square) / second_correction + epsilon)
+    tl.store(weights, weight, here)
     tl.store(first, mean, here)
     tl.store(second, square, here)
     if COPIES:
-        copies = tl.multiple_of(tl.load(row + 4).to(tl.pointer_type(given)), 16) + place
-        tl.store(copies, weight.to(given), here)
+        copies = tl.multiple_of(tl.load(row + 4).to(tl.pointer_type(dtype)), 16) + offset
+        tl.store(copies, weight.to(dtype), here)
 
 
-def programs(numbers: int, block: int) -> int:
-    """Return how many programs, each a row of a table, take the step of a parameter with so many numbers."""
-    return -(-numbers // block)
+def programs(size: int, block: int) -> int:
+    """Return how many programs, each with one table row, update a parameter of this size."""
+    return -(-size // block)
 
 
-def rows_of(
-    own: Tensor, first: Tensor, second: Tensor, gradient: Tensor, copy: Tensor, block: int
+def table_rows(
+    weights: Tensor, first: Tensor, second: Tensor, gradient: Tensor, copy: Tensor, block: int
 ) -> NDArray[np.int64]:
-    """Write down where programs find a parameter, each a block of it; what is there may change later.
+    """Return the addresses of a parameter's blocks, one row per program; the values there may change later.
 
     # (programs, 6)
     """
-    numbers, parts = own.numel(), (own, first, second, gradient, copy)
-    if any(part.numel() != numbers or not part.is_contiguous() for part in parts):
-        raise ValueError("all that a step reads and writes of a parameter is contiguous and of one size")
-    if any(place % _TOGETHER for place in (numbers, block, *(part.data_ptr() for part in parts))):
-        raise ValueError(f"a parameter of {numbers} numbers is not laid out in multiples of {_TOGETHER}")
-    starts = np.arange(0, numbers, block)
+    size, parts = weights.numel(), (weights, first, second, gradient, copy)
+    if any(part.numel() != size or not part.is_contiguous() for part in parts):
+        raise ValueError("a parameter, its state, gradient and copy must be contiguous and of one size")
+    if any(value % _MULTIPLE for value in (size, block, *(part.data_ptr() for part in parts))):
+        raise ValueError(f"size and addresses of a parameter of size {size} must be multiples of {_MULTIPLE}")
+    starts = np.arange(0, size, block)
     columns = [part.data_ptr() + starts * part.element_size() for part in parts]
-    return np.stack([*columns, np.minimum(numbers - starts, block)], axis=1)
+    return np.stack([*columns, np.minimum(size - starts, block)], axis=1)
 
 
-def step(
+def update(
     table: Tensor,
     present: Tensor,
     rates: Tensor,
@@ -100,13 +99,13 @@ def step(
     *,
     half: bool,
     copies: bool,
-    which: Which = "all",
+    rows: Rows = "all",
 ) -> None:
-    """Take one step; gradients and copies are bfloat16 if `half`, and weights are copied if `copies`.
+    """Update the parameters in `table`; gradients and copies are bfloat16 if `half`.
 
-    `rates` (3,) are the learning rate, and how much of the two means is there after so many steps: of the
-    second its root. Of the rows of the table, `which` asks for those that are `present` (rows,), or for those
-    that are not, which have no gradient and need none to be there.
+    `rates` (3,) are the learning rate and the bias corrections of the two moments, of the second its square
+    root. Weights are copied if `copies`. `rows` selects all rows of the table, those marked in `present`
+    (rows,), or the unmarked ones; the latter are updated with a gradient of zero, which is not read.
     """
-    options = {"HALF": half, "COPIES": copies, "WHICH": which, "BLOCK": BLOCK, "num_warps": 4}
-    _step[(len(table),)](table, present, rates, *betas, epsilon, decay, **options)
+    options = {"HALF": half, "COPIES": copies, "ROWS": rows, "BLOCK": BLOCK, "num_warps": 4}
+    _update[(len(table),)](table, present, rates, *betas, epsilon, decay, **options)

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from sapbert.gpu.kernels.elementwise import dropping, kept
-from sapbert.gpu.layers import Shape, Tables
+from sapbert.gpu.layers import EmbeddingWeights, LayerConfig
 
 _TILES = 8
 """Tokens that a program takes the gradient of, as each program adds to the sums once."""
@@ -25,12 +25,12 @@ def fused_embed(
     ids: Tensor,
     positions: Tensor,
     seed: Tensor | None,
-    tables: Tables,
-    shape: Shape,
+    tables: EmbeddingWeights,
+    config: LayerConfig,
     dtype: torch.dtype,
 ) -> Tensor:
     """Embed tokens; fits `layers.Embed`."""
-    given = ids, positions, seed, shape, dtype, tables.first, tables.padding
+    given = ids, positions, seed, config, dtype, tables.first_position, tables.padding
     found: Tensor = _Embed.apply(*given, *tables.weights)  # type: ignore[no-untyped-call]
     return found
 
@@ -143,7 +143,7 @@ class _Embed(torch.autograd.Function):
         ids: Tensor,
         positions: Tensor,
         seed: Tensor | None,
-        shape: Shape,
+        config: LayerConfig,
         dtype: torch.dtype,
         first: int,
         padding: int,
@@ -152,10 +152,10 @@ class _Embed(torch.autograd.Function):
         tokens, dim = len(ids), weights[0].shape[1]
         out = torch.empty(tokens, dim, dtype=dtype, device=ids.device)
         stats = torch.empty(2, tokens, dtype=torch.float32, device=ids.device)
-        options = {**dropping(dim, shape.hidden_dropout), "epsilon": shape.epsilon, "num_warps": 1}
+        options = {**dropping(dim, config.hidden_dropout), "epsilon": config.epsilon, "num_warps": 1}
         arguments = ids, positions, *weights, ids if seed is None else seed, out, stats, tokens, first
         _forward[(tokens,)](*arguments, **options)
-        ctx.settings = shape.hidden_dropout, first, padding
+        ctx.settings = config.hidden_dropout, first, padding
         ctx.save_for_backward(ids, positions, seed, stats, *weights)
         return out
 

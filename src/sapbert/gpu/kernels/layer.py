@@ -23,9 +23,9 @@ from sapbert.gpu.kernels.elementwise import (
     gelu_gradient,
     norm_in_place,
 )
-from sapbert.gpu.layers import Shape, Weights
+from sapbert.gpu.layers import LayerConfig, LayerWeights
 
-_MAPS = len(Weights._fields)
+_MAPS = len(LayerWeights._fields)
 
 
 def fused_layer(
@@ -33,26 +33,32 @@ def fused_layer(
     names: Tensor,
     picks: Tensor | None,
     seeds: Tensor | None,
-    weights: Weights,
-    shape: Shape,
+    weights: LayerWeights,
+    config: LayerConfig,
 ) -> Tensor:
     """Compute a layer; fits `layers.Layer`."""
     if seeds is None and not torch.is_grad_enabled():
-        return _inferred(hidden, names, picks, weights, shape)
+        return _inferred(hidden, names, picks, weights, config)
     flat = (tensor for pair in weights for tensor in pair)
-    found: Tensor = _Layer.apply(hidden, names, picks, seeds, shape, *flat)  # type: ignore[no-untyped-call]
+    found: Tensor = _Layer.apply(hidden, names, picks, seeds, config, *flat)  # type: ignore[no-untyped-call]
     return found
 
 
-def _inferred(hidden: Tensor, names: Tensor, picks: Tensor | None, weights: Weights, shape: Shape) -> Tensor:
+def _inferred(
+    hidden: Tensor, names: Tensor, picks: Tensor | None, weights: LayerWeights, config: LayerConfig
+) -> Tensor:
     """Compute a layer in the place of `hidden`: a copy of the residual would cost as much as adding to it."""
-    found = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **_attending(shape))
+    found = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **_attending(config))
     if picks is not None:
         hidden, found = hidden.index_select(0, picks), found.index_select(0, picks)
-    norming = partial(norm_in_place, epsilon=shape.epsilon)
-    hidden = norming(hidden.addmm_(found, weights.joined[0].T), weights.joined[1], weights.first_norm)
+    norming = partial(norm_in_place, epsilon=config.epsilon)
+    hidden = norming(
+        hidden.addmm_(found, weights.attention_output[0].T),
+        weights.attention_output[1],
+        weights.attention_norm,
+    )
     active = torch._addmm_activation(weights.up[1], hidden, weights.up[0].T, use_gelu=True)  # noqa: SLF001
-    return norming(hidden.addmm_(active, weights.down[0].T), weights.down[1], weights.second_norm)
+    return norming(hidden.addmm_(active, weights.down[0].T), weights.down[1], weights.output_norm)
 
 
 class _Layer(torch.autograd.Function):
@@ -63,30 +69,30 @@ class _Layer(torch.autograd.Function):
         names: Tensor,
         picks: Tensor | None,
         seeds: Tensor | None,
-        shape: Shape,
+        config: LayerConfig,
         *flat: Tensor,
     ) -> Tensor:
         weights = _weights(flat)
-        norming: dict[str, Any] = {"epsilon": shape.epsilon, "dropout": shape.hidden_dropout}
+        norming: dict[str, Any] = {"epsilon": config.epsilon, "dropout": config.hidden_dropout}
         qkv = hidden @ weights.qkv[0].T
-        attended = attend(qkv, weights.qkv[1], names, _seed(seeds, 0), **_attending(shape))
+        attended = attend(qkv, weights.qkv[1], names, _seed(seeds, 0), **_attending(config))
         residual = hidden
         if picks is not None:
             residual, attended = hidden.index_select(0, picks), attended.index_select(0, picks)
-        product, bias = attended @ weights.joined[0].T, weights.joined[1]
-        first = add_norm(product, bias, residual, weights.first_norm, _seed(seeds, 1), **norming)
+        product, bias = attended @ weights.attention_output[0].T, weights.attention_output[1]
+        first = add_norm(product, bias, residual, weights.attention_norm, _seed(seeds, 1), **norming)
         up = first.out @ weights.up[0].T
         active = gelu(up, weights.up[1])
         product, bias = active @ weights.down[0].T, weights.down[1]
-        second = add_norm(product, bias, first.out, weights.second_norm, _seed(seeds, 2), **norming)
-        ctx.shape = shape
+        second = add_norm(product, bias, first.out, weights.output_norm, _seed(seeds, 2), **norming)
+        ctx.config = config
         kept = (hidden, names, picks, seeds, qkv, attended, *first, up, active, second.total, second.stats)
         ctx.save_for_backward(*kept, *flat)
         return second.out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        shape: Shape = ctx.shape
+        config: LayerConfig = ctx.config
         saved = ctx.saved_tensors
         hidden, names, picks, seeds, qkv, attended, *kept = saved[: -2 * _MAPS]
         first, (up, active), second = Normed(*kept[:3]), kept[3:5], Normed(kept[0], *kept[5:])
@@ -94,40 +100,40 @@ class _Layer(torch.autograd.Function):
         dim, wide = hidden.shape[1], up.shape[1]
         sums = hidden.new_zeros(9 * dim + wide, dtype=torch.float32)
         of_second, of_up, of_first, of_qkv = sums.split((3 * dim, wide, 3 * dim, 3 * dim))
-        norming = partial(add_norm_gradient, dropout=shape.hidden_dropout)
+        norming = partial(add_norm_gradient, dropout=config.hidden_dropout)
 
-        given, gain = gradients[0].contiguous(), weights.second_norm[0]
+        given, gain = gradients[0].contiguous(), weights.output_norm[0]
         residual, product = norming(given, second, gain, _seed(seeds, 2), of_second)
         down = product.T @ active
         product = gelu_gradient(product @ weights.down[0], up, weights.up[1], of_up)
         raised = product.T @ first.out
-        given, gain = residual.addmm_(product, weights.up[0]), weights.first_norm[0]
+        given, gain = residual.addmm_(product, weights.up[0]), weights.attention_norm[0]
         residual, product = norming(given, first, gain, _seed(seeds, 1), of_first)
         joined = product.T @ attended
-        given = product @ weights.joined[0]
+        given = product @ weights.attention_output[0]
         if picks is not None:
             residual, given = (_put_back(tensor, picks, len(hidden)) for tensor in (residual, given))
         seed, bias = _seed(seeds, 0), weights.qkv[1]
-        product = attend_gradient(given, qkv, bias, names, seed, of_qkv, **_attending(shape))
+        product = attend_gradient(given, qkv, bias, names, seed, of_qkv, **_attending(config))
         looked = product.T @ hidden
         found = _flat(sums.to(hidden.dtype), looked, joined, raised, down)
         return residual.addmm_(product, weights.qkv[0]), None, None, None, None, *found
 
 
 def _flat(sums: Tensor, qkv: Tensor, joined: Tensor, up: Tensor, down: Tensor) -> list[Tensor]:
-    """Put gradients of matrices and what was added up beside them in the order of `Weights`."""
+    """Put gradients of matrices and what was added up beside them in the order of `LayerWeights`."""
     dim, wide = len(joined), len(up)
     sizes = (dim, dim, dim, wide, dim, dim, dim, 3 * dim)
     bias_2, gain_2, shift_2, bias_up, bias_1, gain_1, shift_1, bias_qkv = sums.split(sizes)
     return [qkv, bias_qkv, joined, bias_1, gain_1, shift_1, up, bias_up, down, bias_2, gain_2, shift_2]
 
 
-def _weights(flat: tuple[Tensor, ...]) -> Weights:
-    return Weights(*zip(flat[::2], flat[1::2], strict=True))
+def _weights(flat: tuple[Tensor, ...]) -> LayerWeights:
+    return LayerWeights(*zip(flat[::2], flat[1::2], strict=True))
 
 
-def _attending(shape: Shape) -> dict[str, Any]:
-    return {"heads": shape.heads, "width": shape.width, "dropout": shape.attention_dropout}
+def _attending(config: LayerConfig) -> dict[str, Any]:
+    return {"heads": config.heads, "width": config.width, "dropout": config.attention_dropout}
 
 
 def _seed(seeds: Tensor | None, place: int) -> Tensor | None:

@@ -36,7 +36,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PairBatch:
     """The names of a batch that are this process's own, and how the names of all processes relate.
 
     Every process knows the order of pairs, so it can tell the relations of names it never sees.
@@ -46,7 +46,7 @@ class Batch:
     """Of the own names."""
     labels: NDArray[np.int32]
     """The concept each name was drawn for.  # (all,)"""
-    share: NDArray[np.bool_]
+    shared_concept: NDArray[np.bool_]
     """Which names have a concept in common, also through an ambiguous text.  # (all, all)"""
 
 
@@ -96,16 +96,16 @@ class Batches:
             )
         if batch_size % world:
             raise ConfigError(f"a batch of {batch_size} pairs cannot be shared evenly by {world} processes")
-        self.steps_an_epoch = len(rows) // batch_size
+        self.steps_per_epoch = len(rows) // batch_size
         self._pairs, self._rows, self._tokenizer = pairs, rows, tokenizer
         self._batch_size, self._max_length, self._seed = batch_size, max_length, seed
         self._rank, self._world = rank, world
 
-    def after(self, step: int, total: int) -> Iterator[Batch]:
+    def after(self, step: int, total: int) -> Iterator[PairBatch]:
         """Yield the batches of steps `step` to `total`, prepared while those before are trained on."""
-        return self.ready(step, total, lambda batch: batch)
+        return self.prepared(step, total, lambda batch: batch)
 
-    def ready(self, step: int, total: int, make: Callable[[Batch], Made]) -> Iterator[Made]:
+    def prepared(self, step: int, total: int, make: Callable[[PairBatch], Made]) -> Iterator[Made]:
         """Yield what `make` makes of each batch, which is done ahead of time as well."""
         groups = self.numbers(step, total)
         at_once = max(_PAIRS_AHEAD // self._batch_size, 1)
@@ -124,13 +124,13 @@ class Batches:
         """Yield the pair numbers of each batch."""
         epoch, order = -1, self._rows
         for number in range(step, total):
-            if number // self.steps_an_epoch != epoch:
-                epoch = number // self.steps_an_epoch
+            if number // self.steps_per_epoch != epoch:
+                epoch = number // self.steps_per_epoch
                 order = np.random.default_rng([self._seed, epoch]).permutation(self._rows)
-            start = number % self.steps_an_epoch * self._batch_size
+            start = number % self.steps_per_epoch * self._batch_size
             yield order[start : start + self._batch_size]
 
-    def _prepare(self, groups: list[NDArray[np.int64]]) -> list[Batch]:
+    def _prepare(self, groups: list[NDArray[np.int64]]) -> list[PairBatch]:
         """Make a batch of each group of pair numbers."""
         if not groups:
             return []
@@ -141,7 +141,7 @@ class Batches:
         tokens = tokenize(self._tokenizer, own, max_length=self._max_length)
         size = rows.shape[2]
         return [
-            Batch(
+            PairBatch(
                 tokens.span(number * size, (number + 1) * size),
                 self._pairs.concepts[names],
                 self._pairs.share_concept(names),

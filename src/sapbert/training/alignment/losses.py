@@ -244,7 +244,7 @@ def make_loss(name: LossName, parameters: Mapping[str, float] | None = None) -> 
     return loss
 
 
-def waits(loss: Loss) -> bool:
+def needs_pair_list(loss: Loss) -> bool:
     """Tell whether a loss must see its pairs listed, for which it waits for the device."""
     return isinstance(loss, _FromLibrary)
 

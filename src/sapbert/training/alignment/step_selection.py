@@ -1,110 +1,112 @@
-"""Which way the steps of a run are computed: as graphs that a GPU replays where these serve, else plainly.
+"""Select the fastest step for a model on its device: CUDA graphs if possible, else plain PyTorch.
 
-Graphs serve for bfloat16 on one GPU, a plain BERT trained whole, and a loss that need not list its pairs. A
-run whose first step cannot be captured goes on without what failed, and says so.
+CUDA graphs (`gpu.cuda_graph`) compute what `step.AlignmentStep` computes. They are possible for a plain BERT
+that is fully trained in bfloat16 on one GPU, with a loss that works on masks. This is decided before the
+first step: from the settings, and by capturing the graph of one example batch.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Protocol
 
 import torch
 
+from sapbert.encoder.forward import Layout
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.gpu.bert import RowEncoder
-from sapbert.training.alignment.batches import Batch
-from sapbert.training.alignment.cuda_graph import CapturedStep
-from sapbert.training.alignment.losses import waits
-from sapbert.training.alignment.step import Scale, Step, StepReport
+from sapbert.gpu.cuda_graph import CudaGraphStep
+from sapbert.training.alignment.batches import PairBatch
+from sapbert.training.alignment.losses import needs_pair_list
+from sapbert.training.alignment.step import AlignmentStep
 from sapbert.training.distributed import world
+from sapbert.training.objective import StepReport, TrainingStep
 from sapbert.training.settings import TrainSettings
 
-_WORTH_COMPILING = 5_000
-"""Steps from which compiling, half a minute, is won back."""
+_MIN_STEPS_TO_COMPILE = 5_000
+"""In shorter runs `torch.compile`, half a minute, costs more than it saves."""
 log = logging.getLogger(__name__)
 
-_Way = Callable[[torch.optim.Optimizer | None], "TakeStep"]
 
+class PrepareStep(Protocol):
+    """Makes a training step of a batch; called ahead of time, in a thread."""
 
-class TakeStep(Protocol):
-    """A way to compute steps."""
-
-    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
-        """Be told what will step after each step."""
-        ...
-
-    def prepare(self, batch: Batch) -> Callable[[Scale], StepReport]:
-        """Return what adds the gradient of the batch to the parameters; called ahead of time, in a thread."""
+    def __call__(self, batch: PairBatch) -> TrainingStep:
+        """Return the step of this batch."""
         ...
 
 
-def fastest(plain: Step, encoder: TransformerEncoder, settings: TrainSettings, *, steps: int) -> TakeStep:
-    """Return what computes the steps of a run: `plain`, or the same as graphs where that can be."""
-    if not _can_capture(plain):
-        return plain
-    updating = settings.clip is None
-    tries = [(True, updating), (False, updating), (False, False)]
-    captured: list[_Way] = [
-        partial(_captured, plain, encoder, compiled=compiled, updating=updating)
-        for compiled, updating in dict.fromkeys(tries[steps < _WORTH_COMPILING :])
-    ]
-    return _FirstThatWorks([*captured, lambda _optimizer: plain])
-
-
-def _captured(
-    plain: Step,
+def select_step(
+    plain: AlignmentStep,
     encoder: TransformerEncoder,
-    optimizer: torch.optim.Optimizer | None,
+    optimizer: torch.optim.Optimizer,
+    settings: TrainSettings,
+    *,
+    example: PairBatch,
+    steps: int,
+) -> PrepareStep:
+    """Return the fastest way to take the steps of a run of `steps` steps.
+
+    `example` is a batch of the run: its graph is captured here, which changes neither weights nor random
+    state. If that fails, a warning says why and the steps are those of `plain`. The encoder's model must be
+    in training mode, and the optimizer restored from its checkpoint.
+    """
+    if not can_capture(plain):
+        return plain.prepare
+    for compiled in (True, False) if steps >= _MIN_STEPS_TO_COMPILE else (False,):
+        step = _GraphSteps(_graph_step(plain, encoder, optimizer, settings, compiled=compiled))
+        try:
+            step.capture(example)
+        except Exception as error:  # noqa: BLE001 - compilers and drivers raise errors of any type
+            reason = str(error).partition("\n")[0]
+            fallback = "retrying without torch.compile" if compiled else "falling back to PyTorch"
+            log.warning("CUDA graph capture failed (%s); %s", reason, fallback)
+        else:
+            return step
+    return plain.prepare
+
+
+def can_capture(plain: AlignmentStep) -> bool:
+    """Return whether model, device, precision, loss and number of processes allow CUDA graphs."""
+    return (
+        plain.encode.layout is Layout.ROWS
+        and plain.chunk is None
+        and not needs_pair_list(plain.loss)
+        and world()[1] == 1
+    )
+
+
+def _graph_step(
+    plain: AlignmentStep,
+    encoder: TransformerEncoder,
+    optimizer: torch.optim.Optimizer,
+    settings: TrainSettings,
     *,
     compiled: bool,
-    updating: bool,
-) -> TakeStep:
-    encode = RowEncoder.fastest(encoder.model, encoder.pooling, dtype=torch.bfloat16)
-    taken = CapturedStep(
-        encode, plain, pooling=encoder.pooling, pad_id=encoder.tokenizer.pad_token_id, compiled=compiled
+) -> CudaGraphStep[StepReport]:
+    return CudaGraphStep(
+        RowEncoder.fastest(encoder.model, encoder.pooling, dtype=torch.bfloat16),
+        plain.objective,
+        pooling=encoder.pooling,
+        pad_id=encoder.tokenizer.pad_token_id,
+        compiled=compiled,
+        # Clipping needs all gradients before the first parameter is updated.
+        optimizer=optimizer if settings.clip is None else None,
     )
-    if updating and optimizer is not None:
-        taken.trained_by(optimizer)
-    return taken
 
 
-def _can_capture(plain: Step) -> bool:
-    return plain.encode.lays and plain.chunk is None and not waits(plain.loss) and world()[1] == 1
+class _GraphSteps:
+    """Makes training steps that replay CUDA graphs; fits `PrepareStep`."""
 
+    def __init__(self, graphs: CudaGraphStep[StepReport]) -> None:
+        self._graphs = graphs
 
-class _FirstThatWorks:
-    """Ways to compute steps, best first; a way is left for good where its first step fails."""
+    def capture(self, example: PairBatch) -> None:
+        """Capture the graph for batches of this shape, without replaying it."""
+        self._graphs.capture(self._graphs.pack(example.tokens, example.labels, example.shared_concept))
 
-    def __init__(self, ways: Sequence[_Way]) -> None:
-        self._ways = deque(ways)
-        self._step: TakeStep | None = None
-        self._optimizer: torch.optim.Optimizer | None = None
-
-    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
-        """Let the way that is taken know."""
-        self._optimizer = optimizer
-
-    def prepare(self, batch: Batch) -> Callable[[Scale], StepReport]:
-        """Return what takes the step, prepared once the way is known."""
-        return partial(self._first, batch) if self._step is None else self._step.prepare(batch)
-
-    def _first(self, batch: Batch, scale: Scale) -> StepReport:
-        while self._step is None:
-            way = self._ways.popleft()
-            try:
-                step = way(self._optimizer)
-                report = step.prepare(batch)(scale)
-            except Exception as error:
-                if not self._ways:
-                    raise
-                # Compilers and drivers fail in whatever way they like, and a plain step needs neither.
-                told = str(error).partition("\n")[0]
-                log.warning("steps cannot be captured or compiled here (%s); trying without", told)
-            else:
-                self._step = step
-                return report
-        return self._step.prepare(batch)(scale)
+    def __call__(self, batch: PairBatch) -> TrainingStep:
+        """Return the step of this batch."""
+        packed = self._graphs.pack(batch.tokens, batch.labels, batch.shared_concept)
+        # bfloat16 has the range of float32, so the loss needs no scale.
+        return TrainingStep(lambda _scale: self._graphs.backward(packed), self._graphs.update)

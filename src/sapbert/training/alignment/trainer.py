@@ -1,11 +1,11 @@
-"""Self-alignment training (SapBERT): what `loop` runs, and the model it leaves.
+"""Self-alignment training (SapBERT): the objective that `loop` runs, and the model it writes.
 
-What a step computes is in `step`, the order of pairs in `batches`.
+One step is in `step`, the order of pairs in `batches`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -31,11 +31,13 @@ from sapbert.training.alignment.lora import merge_lora, save_lora
 from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings
 from sapbert.training.alignment.retrieval import retrieval_accuracy
-from sapbert.training.alignment.step import Encode, Scale, Step, StepReport
-from sapbert.training.alignment.step_selection import TakeStep, fastest
+from sapbert.training.alignment.step import AlignmentStep
+from sapbert.training.alignment.step_selection import select_step
+from sapbert.training.base_encoder import DTYPES
 from sapbert.training.distributed import world
-from sapbert.training.loop import DTYPES, RATE, Evaluate, OnStep, ignore_step, run_training
+from sapbert.training.loop import Evaluate, OnStep, ignore_step, run_training
 from sapbert.training.model_card import model_card, pairs_data
+from sapbert.training.objective import LEARNING_RATE_FACTOR, TrainingStep
 from sapbert.training.settings import TrainSettings
 
 KIND = "model"
@@ -56,9 +58,9 @@ def train(
 ) -> None:
     """Train the encoder `base` on `pairs` and write the model folder to `target`.
 
-    With `resume`, go on from the newest whole checkpoint of the run that was to write `target`. What
-    `evaluate` measures every so many steps goes to the metrics and the model card; without it that is
-    `retrieval`, the share of held-out synonyms found.
+    With `resume`, continue from the newest complete checkpoint of the interrupted run for `target`.
+    `evaluate` is called every `evaluate_every` steps, and its metrics are written to the metrics file and the
+    model card; the default is `retrieval`, the fraction of held-out synonyms found.
     """
     run_training(
         partial(_SelfAlignment.start, pairs, base, settings, device, evaluate),
@@ -73,12 +75,12 @@ def train(
 
 @dataclass(frozen=True, slots=True)
 class _SelfAlignment:
-    """Names of one concept come together; fits `loop.Objective`."""
+    """Pulls names of one concept together; fits `objective.Objective`."""
 
     pairs: Pairs
     batches: Batches
     encoder: TransformerEncoder
-    step: TakeStep
+    step: AlignmentStep
     settings: TrainSettings
     evaluate: Evaluate
     origin: Mapping[str, str]
@@ -94,13 +96,16 @@ class _SelfAlignment:
         device: torch.device,
         evaluate: Evaluate | None,
     ) -> Self:
-        """Load the base encoder and set everything up for the first step."""
+        """Load the base encoder and prepare the run."""
         rank, processes = world()
         loss = make_loss(settings.loss, settings.loss_settings)
         mining = MiningSettings(margin=settings.margin, triplets=settings.triplets)
         encoder, origin = _load(base, settings, device)
         if settings.leading is not None and settings.leading >= encoder.dimension:
-            raise ConfigError(f"leading is less than the {encoder.dimension} dimensions that {base} has")
+            raise ConfigError(
+                f"leading must be less than the {encoder.dimension} dimensions of {base}, "
+                f"got {settings.leading}"
+            )
         split = split_pairs(pairs, held_out_concepts=settings.held_out, seed=settings.seed)
         batches = Batches(
             pairs,
@@ -112,14 +117,14 @@ class _SelfAlignment:
             rank=rank,
             world=processes,
         )
-        encode = Encode.of(encoder, DTYPES[settings.precision])
-        step = Step(encode, loss, mining, device, settings.chunk, settings.leading)
-        total = max(round(settings.epochs * batches.steps_an_epoch), 1)
+        encode = encoder.training_forward(DTYPES[settings.precision])
+        step = AlignmentStep(encode, loss, mining, device, settings.chunk, settings.leading)
+        total = max(round(settings.epochs * batches.steps_per_epoch), 1)
         return cls(
             pairs,
             batches,
             encoder,
-            fastest(step, encoder, settings, steps=total),
+            step,
             settings,
             evaluate or partial(_retrieval, pairs, split.held_out),
             origin,
@@ -132,13 +137,13 @@ class _SelfAlignment:
         return self.encoder.model
 
     @property
-    def names_a_step(self) -> int:
-        """Both sides of each pair."""
+    def names_per_step(self) -> int:
+        """Two names per pair."""
         return 2 * self.settings.batch_size
 
     @property
     def evaluate_every(self) -> int:
-        """As the settings say."""
+        """Steps between measurements, from the settings."""
         return self.settings.evaluate_every
 
     @property
@@ -147,23 +152,25 @@ class _SelfAlignment:
         return {"pairs": self.pairs.manifest.fingerprint, **self.origin, **asdict(self.settings)}
 
     def groups(self) -> list[dict[str, Any]]:
-        """What of the encoder is not frozen."""
-        return [{"params": trainable_parameters(self.module), RATE: 1}]
+        """Return the parameters that are not frozen."""
+        return [{"params": trainable_parameters(self.module), LEARNING_RATE_FACTOR: 1}]
 
-    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
-        """Tell what computes steps, which may take the optimizer's as well."""
-        self.step.trained_by(optimizer)
-
-    def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
-        """Yield what computes each step."""
-        return self.batches.ready(done, self.total, self.step.prepare)
+    def steps(self, done: int, optimizer: torch.optim.Optimizer) -> Iterator[TrainingStep]:
+        """Yield the remaining steps, each computed in the fastest way for this model and device."""
+        if done >= self.total:
+            return iter(())
+        example = next(self.batches.after(done, done + 1))
+        prepare = select_step(
+            self.step, self.encoder, optimizer, self.settings, example=example, steps=self.total
+        )
+        return self.batches.prepared(done, self.total, prepare)
 
     def measure(self, _done: int) -> Mapping[str, float]:
         """Measure the encoder."""
         return self.evaluate(self.encoder)
 
     def finish(self) -> Mapping[str, float]:
-        """Move all weights back towards the base's, where asked, and measure what that gives."""
+        """Interpolate between the base's weights and the trained ones if set, and measure the result."""
         if self.settings.blend == 1:
             return {}
         before, _ = load_encoder(self.origin["base"])
@@ -174,14 +181,14 @@ class _SelfAlignment:
         return {f"blended_{name}": figure for name, figure in self.evaluate(self.encoder).items()}
 
     def state(self) -> dict[str, Any]:
-        """Nothing: the order of pairs depends on the seed alone."""
+        """Return nothing: the order of pairs depends only on the seed."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Do nothing."""
 
     def write(self, draft: Draft, metrics: Sequence[Mapping[str, Any]]) -> None:
-        """Write the model folder, updates of low rank merged."""
+        """Write the model folder, with LoRA updates merged."""
         settings, base, model = self.settings, self.origin["base"], self.encoder.model
         if settings.adapter == "lora":
             save_lora(model, draft.path / ADAPTER_FOLDER)
@@ -211,11 +218,11 @@ class _SelfAlignment:
 def _load(
     base: str, settings: TrainSettings, device: torch.device
 ) -> tuple[TransformerEncoder, dict[str, str]]:
-    """Load the base and put into it what is to be trained; returns also the base's name and fingerprint."""
+    """Load the base and add adapters; return also the base's name and fingerprint."""
     model, tokenizer = load_encoder(base)
     pooling = Pooling(settings.pooling)
     encoder = TransformerEncoder(model, tokenizer, pooling=pooling, max_length=settings.max_length)
-    # A checkpoint leaves out what is frozen, so a run can only be resumed on the very same base.
+    # Checkpoints omit frozen weights, so a run can only be resumed with the same base.
     origin = {"base": base, "base_fingerprint": encoder.fingerprint}
     adapt(model, settings)
     model.to(device)  # type: ignore[arg-type]  # the stub knows only strings

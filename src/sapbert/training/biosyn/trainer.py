@@ -15,7 +15,7 @@ which is what made unseen mentions better and not worse where training mentions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -33,21 +33,14 @@ from sapbert.encoder.transformer import tokenize
 from sapbert.gpu.transfer import to_device
 from sapbert.index.sparse import require_scipy
 from sapbert.resumable import run_folder
-from sapbert.training.alignment.adapt import open_whole
-from sapbert.training.alignment.step import Encode, Scale, StepReport
 from sapbert.training.alignment.trainer import KIND
+from sapbert.training.base_encoder import DTYPES, open_base_encoder
 from sapbert.training.biosyn.candidates import Candidates, CandidateSearch
 from sapbert.training.biosyn.dataset import BiosynDataset
-from sapbert.training.loop import (
-    DTYPES,
-    RATE,
-    Evaluate,
-    OnStep,
-    ignore_step,
-    run_training,
-)
+from sapbert.training.loop import Evaluate, OnStep, ignore_step, run_training
 from sapbert.training.mention_order import Epochs
 from sapbert.training.model_card import input_list, model_card
+from sapbert.training.objective import LEARNING_RATE_FACTOR, Scale, StepReport, TrainingStep
 from sapbert.training.settings import BiosynSettings
 
 _METHOD = "BioSyn (Sung et al., ACL 2020)"
@@ -106,7 +99,7 @@ class _Learned(nn.Module):
 
 
 class _Biosyn:
-    """Right names come first among candidates; fits `loop.Objective`."""
+    """Right names come first among candidates; fits `objective.Objective`."""
 
     def __init__(
         self,
@@ -119,12 +112,12 @@ class _Biosyn:
     ) -> None:
         require_scipy()
         self.labelled, self.settings, self._device, self._evaluate = labelled, settings, device, evaluate
-        self.encoder = open_whole(base, settings, device)
+        self.encoder = open_base_encoder(base, settings, device)
         self.origin = {"base": base, "base_fingerprint": self.encoder.fingerprint}
-        self._encode = Encode.of(self.encoder, DTYPES[settings.precision])
+        self._encode = self.encoder.training_forward(DTYPES[settings.precision])
         weight = self.encoder.sparse_weight if settings.sparse_weight is None else settings.sparse_weight
         self.module = _Learned(self.encoder.model, weight, device)
-        staying = partial(open_whole, base, settings, device) if settings.names == "stay" else None
+        staying = partial(open_base_encoder, base, settings, device) if settings.names == "stay" else None
         self._search = CandidateSearch(labelled, folder, settings.candidates, staying)
         self._epoch = -1
         self._candidates: Candidates | None = None
@@ -136,7 +129,7 @@ class _Biosyn:
         return self._epochs.total
 
     @property
-    def names_a_step(self) -> int:
+    def names_per_step(self) -> int:
         """Each mention and, if they learn, its candidates, at most."""
         learning = self.settings.candidates if self.settings.names == "learn" else 0
         return self.settings.batch_size * (1 + learning)
@@ -160,18 +153,15 @@ class _Biosyn:
         """The encoder; and λ, which nothing pulls to zero."""
         rate = _WEIGHT_RATE / self.settings.learning_rate
         return [
-            {"params": trainable_parameters(self.encoder.model), RATE: 1},
-            {"params": [self.module.sparse_weight], RATE: rate, "weight_decay": 0.0},
+            {"params": trainable_parameters(self.encoder.model), LEARNING_RATE_FACTOR: 1},
+            {"params": [self.module.sparse_weight], LEARNING_RATE_FACTOR: rate, "weight_decay": 0.0},
         ]
 
-    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
-        """Leave the parameters to the optimizer."""
-
-    def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
-        """Yield what computes each step."""
+    def steps(self, done: int, _optimizer: torch.optim.Optimizer) -> Iterator[TrainingStep]:
+        """Yield the remaining steps."""
         self._search.settle()
         for epoch, batch in self._epochs.after(done):
-            yield partial(self._step, self._of_epoch(epoch), batch)
+            yield TrainingStep(partial(self._step, self._of_epoch(epoch), batch))
 
     def measure(self, done: int) -> Mapping[str, float]:
         """Seek the candidates of the coming epoch and say how good they are."""

@@ -8,7 +8,7 @@ a reranker has to earn every change. Mentions without a right candidate teach no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -26,12 +26,12 @@ from sapbert.encoder.model_folder import save_model
 from sapbert.encoder.transformer import TransformerEncoder, tokenize
 from sapbert.errors import ArtifactError, SapbertError
 from sapbert.gpu.transfer import to_device
-from sapbert.training.alignment.adapt import open_whole
-from sapbert.training.alignment.step import Encode, Scale, StepReport
+from sapbert.training.base_encoder import DTYPES, open_base_encoder
 from sapbert.training.biosyn.trainer import marginal_loss
-from sapbert.training.loop import DTYPES, RATE, OnStep, ignore_step, run_training
+from sapbert.training.loop import OnStep, ignore_step, run_training
 from sapbert.training.mention_order import Epochs
 from sapbert.training.model_card import input_list, reranker_card
+from sapbert.training.objective import LEARNING_RATE_FACTOR, Scale, StepReport, TrainingStep
 from sapbert.training.reranking.dataset import LabelledChoice, LabelledChoices
 from sapbert.training.settings import RerankerSettings
 
@@ -78,7 +78,7 @@ class _Learned(nn.Module):
 
 
 class _Reranking:
-    """Right candidates come first; fits `loop.Objective`."""
+    """Right candidates come first; fits `objective.Objective`."""
 
     def __init__(
         self, labelled: LabelledChoices, base: str, settings: RerankerSettings, device: torch.device
@@ -88,10 +88,10 @@ class _Reranking:
         self._taught = [own for own in learned if any(own.right)]
         if not self._taught:
             raise SapbertError("no mention to learn from has a right candidate; is it the right index?")
-        self.encoder = open_whole(base, settings, device)
+        self.encoder = open_base_encoder(base, settings, device)
         self.origin = {"base": base, "base_fingerprint": self.encoder.fingerprint}
         self._separator = _separator(self.encoder, base)
-        self._encode = Encode.of(self.encoder, DTYPES[settings.precision])
+        self._encode = self.encoder.training_forward(DTYPES[settings.precision])
         self.module = _Learned(self.encoder.model, self.encoder.dimension, device)
         self._epochs = Epochs(len(self._taught), settings)
 
@@ -101,7 +101,7 @@ class _Reranking:
         return self._epochs.total
 
     @property
-    def names_a_step(self) -> int:
+    def names_per_step(self) -> int:
         """The candidates of each mention, at most."""
         return self.settings.batch_size * self.settings.candidates
 
@@ -135,17 +135,14 @@ class _Reranking:
         rate = _HEAD_RATE / self.settings.learning_rate
         head = [self.module.direction, self.module.score_weight]
         return [
-            {"params": trainable_parameters(self.encoder.model), RATE: 1},
-            {"params": head, RATE: rate, "weight_decay": 0.0},
+            {"params": trainable_parameters(self.encoder.model), LEARNING_RATE_FACTOR: 1},
+            {"params": head, LEARNING_RATE_FACTOR: rate, "weight_decay": 0.0},
         ]
 
-    def trained_by(self, optimizer: torch.optim.Optimizer) -> None:
-        """Leave the parameters to the optimizer."""
-
-    def steps(self, done: int) -> Iterator[Callable[[Scale], StepReport]]:
-        """Yield what computes each step."""
+    def steps(self, done: int, _optimizer: torch.optim.Optimizer) -> Iterator[TrainingStep]:
+        """Yield the remaining steps."""
         for _, batch in self._epochs.after(done):
-            yield partial(self._step, [self._taught[row] for row in batch.tolist()])
+            yield TrainingStep(partial(self._step, [self._taught[row] for row in batch.tolist()]))
 
     def measure(self, done: int) -> Mapping[str, float]:
         """Say of the held-out mentions how many have a right candidate, and how many have it first."""
