@@ -1,10 +1,10 @@
-"""A reranker that asks a language model which candidate is meant, over any API in the manner of OpenAI's.
+"""A reranker that asks a language model which candidate is correct, over any OpenAI-compatible API.
 
-    export RERANKER_URL=http://localhost:11434/v1 RERANKER_MODEL=llama3.1    # and RERANKER_KEY, if need be
+    export RERANKER_URL=http://localhost:11434/v1 RERANKER_MODEL=llama3.1    # and RERANKER_KEY, if needed
     cd examples && sapbert link --index ../out/index --reranker ask_model:AskModel "swollen joints"
 
-It fits `sapbert.protocols.Reranker`; docs/how-to/rerank.md says what that takes. Mentions and their context
-are sent to that address: mind whose patients they are of.
+It implements `sapbert.protocols.Reranker` (docs/how-to/rerank.md). Mentions and their context are sent to
+that address: they may be patient data.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ Mention: {mention}
 Context: {context}
 {names}
 Answer with the number of one name and nothing else."""
-_AT_ONCE = 8
-"""Questions on their way."""
-_SECONDS = 60
+_CONCURRENT_REQUESTS = 8
+_TIMEOUT_SECONDS = 60
 
 
 class AskModel:
-    """The name that the model chooses comes first; the others stay in the order of the search."""
+    """Ranks the name that the model chooses first; the others keep the order of the search."""
 
     def __init__(self) -> None:
         self._url, self._model = (os.environ.get(name, "") for name in ("RERANKER_URL", "RERANKER_MODEL"))
@@ -43,19 +42,19 @@ class AskModel:
 
     @property
     def fingerprint(self) -> str:
-        """The model and the question, which together make the answer."""
+        """Address, model and prompt: what the scores depend on."""
         return f"{self._url} {self._model} {_PROMPT}"
 
     def rerank(self, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
-        """Give 1 to the chosen name and 0 to others, which leaves those in their order."""
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        """Return 1 for the chosen name and 0 for the others, which keep their order."""
+        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as pool:
             return list(pool.map(self._score, choices))
 
     def _score(self, choice: Choice) -> NDArray[np.float32]:
         scores = np.zeros(len(choice.names), np.float32)
         if len(scores) > 1:
             number = re.search(r"\d+", self._ask(choice))
-            # Whatever else it says is no choice, and the search is right more often than not.
+            # Any other answer keeps the order of the search, which is more often correct than not.
             if number and 1 <= int(number[0]) <= len(scores):
                 scores[int(number[0]) - 1] = 1
         return scores
@@ -68,17 +67,17 @@ class AskModel:
             "temperature": 0,
             "messages": [{"role": "user", "content": prompt}],
         }
-        request = Request(  # noqa: S310  # the address was looked at when this was made
+        request = Request(  # noqa: S310  # the scheme was checked in __init__
             f"{self._url.rstrip('/')}/chat/completions",
             json.dumps(body).encode(),
             {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"},
         )
         try:
-            with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+            with urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
                 content = json.load(answer)
         except (OSError, ValueError) as error:
-            raise SapbertError(f"{self._url} gave no answer: {error}") from error
+            raise SapbertError(f"{self._url} returned no answer: {error}") from error
         try:
             return str(content["choices"][0]["message"]["content"])
         except (LookupError, TypeError) as error:
-            raise SapbertError(f"{self._url} gave no answer: {json.dumps(content)[:200]}") from error
+            raise SapbertError(f"{self._url} returned no answer: {json.dumps(content)[:200]}") from error

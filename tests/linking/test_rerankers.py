@@ -198,9 +198,9 @@ def test_what_is_wrong_with_a_server_is_told(monkeypatch: pytest.MonkeyPatch) ->
     with answering({"error": "no such model"}, []) as url:
         monkeypatch.setenv("RERANKER_URL", url)
         monkeypatch.setenv("RERANKER_MODEL", "stub")
-        with pytest.raises(SapbertError, match=r"gave no answer: .*no such model"):
+        with pytest.raises(SapbertError, match=r"returned no answer: .*no such model"):
             ask_model()().rerank(CHOICES[:1])
-    with pytest.raises(SapbertError, match=r"127\.0\.0\.1:\d+/v1 gave no answer: .*refused"):
+    with pytest.raises(SapbertError, match=r"127\.0\.0\.1:\d+/v1 returned no answer: .*refused"):
         ask_model()().rerank(CHOICES[:1])  # of the same server, which is gone
 
 
@@ -208,5 +208,5 @@ def test_a_refusal_by_a_server_is_told_with_its_address(monkeypatch: pytest.Monk
     with answering("1", [], status=401) as url:
         monkeypatch.setenv("RERANKER_URL", url)
         monkeypatch.setenv("RERANKER_MODEL", "stub")
-        with pytest.raises(SapbertError, match=r"/v1 gave no answer: HTTP Error 401"):
+        with pytest.raises(SapbertError, match=r"/v1 returned no answer: HTTP Error 401"):
             ask_model()().rerank(CHOICES[:1])
