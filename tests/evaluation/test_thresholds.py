@@ -47,8 +47,8 @@ def test_the_lead_is_over_the_next_concept_and_that_of_the_worst_part() -> None:
     found = calibration_outcomes(run(answers, ("hot", "F"), ("hot|wet", "F|M"), ("tin", "F")), "dictionary")
 
     assert found.scores.tolist() == [0.9, 0.7, 0.4]
-    assert found.leads.tolist() == pytest.approx([0.4, 0.1, 0.4])
-    assert found.right.tolist() == [True, True, False]
+    assert found.margins.tolist() == pytest.approx([0.4, 0.1, 0.4])
+    assert found.correct.tolist() == [True, True, False]
 
 
 def test_equal_scores_are_not_parted_by_their_last_bits() -> None:

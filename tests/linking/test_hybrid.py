@@ -16,7 +16,7 @@ from sapbert.index.flat import FlatIndex
 from sapbert.index.settings import Precision
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.index.vectors import Vectors, quantize
-from sapbert.linking.hybrid import Found, HybridSearch, best_weight, open_hybrid
+from sapbert.linking.hybrid import HybridSearch, ScoredRows, best_weight, open_hybrid
 
 NAMES = ["cardiac arrest", "cardial arrest", "heart attack", "heart failure", "heat attack", "myalgia"]
 
@@ -100,7 +100,9 @@ def test_only_allowed_rows_are_found(search: HybridSearch) -> None:
 
 def test_the_least_of_the_best_weights_is_chosen() -> None:
     """Of two rows the second is right and better spelled; a little weight is enough."""
-    found = Found(np.array([[0, 1]]), np.array([[0.5, 0.4]], np.float32), np.array([[0.0, 1.0]], np.float32))
+    found = ScoredRows(
+        np.array([[0, 1]]), np.array([[0.5, 0.4]], np.float32), np.array([[0.0, 1.0]], np.float32)
+    )
 
     weight, shares = best_weight(found, np.array([[False, True]]))
 
@@ -115,7 +117,7 @@ def test_an_index_without_spelling_says_how_to_make_it(search: HybridSearch, tmp
 
 
 def test_a_negative_weight_is_refused(search: HybridSearch) -> None:
-    with pytest.raises(ConfigError, match="from 0 on"):
+    with pytest.raises(ConfigError, match="at least 0"):
         with_weight(search, -1)
 
 

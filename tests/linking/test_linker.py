@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError
 from sapbert.index.name_table import NameTable
+from sapbert.linking import candidate_cache, search
 from sapbert.linking import linker as linker_module
-from sapbert.linking import search
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.calibration.model import Platt
 from sapbert.linking.candidate import Candidate
 from sapbert.linking.linker import Linker
-from sapbert.linking.search import DenseSearch, Scope, scope_of
+from sapbert.linking.search import DenseSearch, FilterMasks, filter_masks
 from sapbert.linking.settings import LinkSettings, Method
 from sapbert.text import fold
 from tests.index.conftest import NgramEncoder, Row
@@ -162,7 +162,7 @@ def test_an_answer_that_is_not_sure_enough_is_nil(bench: Bench) -> None:
 
 
 def test_a_calibration_of_other_answers_is_refused(bench: Bench) -> None:
-    with pytest.raises(ConfigError, match="without exact names"):
+    with pytest.raises(ConfigError, match="fitted with --no-exact"):
         calibrated(bench, exact=False).link(["hart atack"])
 
 
@@ -232,7 +232,7 @@ def test_a_mention_that_comes_again_is_encoded_once(bench: Bench) -> None:
 
 def test_what_is_remembered_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(bench.encoder, NgramEncoder)
-    monkeypatch.setattr(linker_module, "_REMEMBERED", 4)
+    monkeypatch.setattr(candidate_cache, "MAX_CANDIDATES", 4)
     for mentions in (["a"], ["b"], ["c"], ["b"], ["a"], ["z" * 300], ["z" * 300]):
         bench.linker.link(mentions, k=2)
     assert bench.encoder.encoded == ["a", "b", "c", "a", "z" * 300, "z" * 300]
@@ -240,23 +240,23 @@ def test_what_is_remembered_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyP
 
 def test_what_is_remembered_is_bounded_by_candidates(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(bench.encoder, NgramEncoder)
-    monkeypatch.setattr(linker_module, "_REMEMBERED", 4)
+    monkeypatch.setattr(candidate_cache, "MAX_CANDIDATES", 4)
     for mentions in (["a"], ["b"], ["c"], ["d"], ["a"]):
         bench.linker.link(mentions, k=1)
     bench.linker.link(["e"], k=3)
 
     assert bench.encoder.encoded == ["a", "b", "c", "d", "e"]
-    assert [bench.linker.recall([text], k=1) is None for text in "abcd"] == [True, True, True, False]
+    assert [bench.linker.cached([text], k=1) is None for text in "abcd"] == [True, True, True, False]
 
 
 def test_nothing_is_recalled_unless_all_is_known(linker: Linker) -> None:
     wanted = LinkSettings(types=("T047",))
     expected = linker.link(["hart", "", "cold"], k=2, settings=wanted)
 
-    assert linker.recall(["COLD", "hart", ""], k=2, settings=wanted) == [expected[i] for i in (2, 0, 1)]
-    assert linker.recall(["hart", "unheard of"], k=2, settings=wanted) is None
-    assert linker.recall(["hart"], k=3, settings=wanted) is None
-    assert linker.recall(["hart"], k=2) is None
+    assert linker.cached(["COLD", "hart", ""], k=2, settings=wanted) == [expected[i] for i in (2, 0, 1)]
+    assert linker.cached(["hart", "unheard of"], k=2, settings=wanted) is None
+    assert linker.cached(["hart"], k=3, settings=wanted) is None
+    assert linker.cached(["hart"], k=2) is None
 
 
 def test_what_filters_leave_is_found_once_for_many_calls(
@@ -264,11 +264,11 @@ def test_what_filters_leave_is_found_once_for_many_calls(
 ) -> None:
     found = []
 
-    def counted(name_table: NameTable, types: Sequence[str], *others: Sequence[str]) -> Scope:
+    def counted(name_table: NameTable, types: Sequence[str], *others: Sequence[str]) -> FilterMasks:
         found.append(types)
-        return scope_of(name_table, types, *others)
+        return filter_masks(name_table, types, *others)
 
-    monkeypatch.setattr(linker_module, "scope_of", counted)
+    monkeypatch.setattr(linker_module, "filter_masks", counted)
     wanted = LinkSettings(types=("T047",))
     for mention, filters in (("a", wanted), ("b", LinkSettings()), ("c", wanted)):
         linker.link([mention], settings=filters)
@@ -281,7 +281,7 @@ def test_large_batches_are_linked_as_small_ones(bench: Bench, monkeypatch: pytes
     expected = bench.linker.link(mentions, k=3)
 
     monkeypatch.setattr(linker_module, "BATCH", 7)
-    monkeypatch.setattr(search, "_CELLS", 16)
+    monkeypatch.setattr(search, "_MAX_CELLS", 16)
     fresh = Linker(bench.encoder, DenseSearch(bench.index), bench.name_table, fingerprint="")
     assert fresh.link(mentions, k=3) == expected
 

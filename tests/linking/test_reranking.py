@@ -18,7 +18,7 @@ from sapbert.linking.calibration.model import Platt
 from sapbert.linking.candidate import Candidate
 from sapbert.linking.linker import Linker
 from sapbert.linking.reranker_examples import label_choices
-from sapbert.linking.reranking import RERANKED, open_reranker, rerank
+from sapbert.linking.reranking import RERANK_DEPTH, open_reranker, rerank
 from sapbert.linking.search import DenseSearch
 from sapbert.linking.settings import LinkSettings, Method
 from sapbert.mentions import LabelledMention
@@ -66,7 +66,7 @@ def test_candidates_come_in_the_order_of_the_reranker_with_both_scores(bench: Be
 
 
 def test_more_candidates_are_looked_at_than_are_wanted(bench: Bench) -> None:
-    [plain] = bench.linker.link(["hart atack"], k=RERANKED)
+    [plain] = bench.linker.link(["hart atack"], k=RERANK_DEPTH)
     linker, _ = again(bench, backwards)
     assert [own.concept_id for own in linker.link(["hart atack"], k=1)[0]] == [plain[-1].concept_id]
 
@@ -114,7 +114,7 @@ def test_thresholds_mean_the_score_of_the_search(bench: Bench) -> None:
 def test_what_a_reranker_made_is_not_remembered(bench: Bench) -> None:
     linker, _ = again(bench, backwards)
     linker.link(["hart atack"], k=4)
-    assert linker.recall(["hart atack"], k=4) is None
+    assert linker.cached(["hart atack"], k=4) is None
 
 
 def test_a_calibration_does_not_go_with_a_reranker(bench: Bench) -> None:
@@ -124,7 +124,7 @@ def test_a_calibration_does_not_go_with_a_reranker(bench: Bench) -> None:
     search = DenseSearch(bench.index)
     parts = (bench.encoder, search, bench.name_table)
     told = Told(backwards)
-    with pytest.raises(ConfigError, match="fitted without a reranker"):
+    with pytest.raises(ConfigError, match="does not apply to reranked"):
         Linker(*parts, fingerprint="", calibration=fitted, reranker=told)
     linker = Linker(*parts, fingerprint="", calibration=fitted, reranker=told, strict=False)
     assert linker.link(["hart atack"])[0][0].confidence is None
@@ -140,13 +140,13 @@ def test_a_calibration_does_not_go_with_a_reranker(bench: Bench) -> None:
     ],
 )
 def test_scores_that_are_none_are_refused(bench: Bench, wrong: Score) -> None:
-    with pytest.raises(ConfigError, match="no 4 finite scores for 'hart atack'"):
+    with pytest.raises(ConfigError, match="return 4 finite scores for 'hart atack'"):
         again(bench, wrong)[0].link(["hart atack"])
 
 
 def test_a_reranker_that_forgets_mentions_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Told, "rerank", lambda self, choices: [])
-    with pytest.raises(ConfigError, match="answered 0 of 1 mentions"):
+    with pytest.raises(ConfigError, match="scores for 0 of 1 mentions"):
         again(bench, backwards)[0].link(["hart atack"])
 
 
@@ -155,7 +155,7 @@ def test_what_are_no_scores_at_all_is_told(
     bench: Bench, wrong: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Told, "rerank", lambda self, choices: wrong)
-    with pytest.raises(ConfigError, match="gave no arrays of scores"):
+    with pytest.raises(ConfigError, match="one array of scores per mention"):
         again(bench, backwards)[0].link(["hart atack"])
 
 
@@ -253,10 +253,10 @@ def test_a_reranker_comes_from_a_module(module: str) -> None:
     [
         ("no_such_module:make", "No module named 'no_such_module'"),
         ("my_rerankers:none", "no attribute 'none'"),
-        (":make", "no reranker to import"),
-        ("..:make", "no reranker to import"),
-        ("my_rerankers:number", "gives a int without `rerank`"),
-        ("my_rerankers:Unnamed", "gives a Unnamed without `rerank` and `fingerprint`"),
+        (":make", "importing a reranker failed"),
+        ("..:make", "importing a reranker failed"),
+        ("my_rerankers:number", "my_rerankers:number: a int without `rerank`"),
+        ("my_rerankers:Unnamed", "a Unnamed without `rerank` and `fingerprint`"),
         ("json:loads", r"^json:loads: cannot be called without arguments \(see docs"),
         ("unclosed:make", r"never closed \(unclosed.py, line 1\)"),
     ],

@@ -145,7 +145,7 @@ def test_a_calibrated_linker_says_how_sure_it_is(make_bench: MakeBench, linkers:
     assert [c["confidence"] for c in bench.link("cold", k=2)[0]["candidates"]] == [0.5, None]
     assert bench.client.get("/v1/version").json()["linkers"][0]["calibrated"] is True
     error = error_of(bench.client.post("/v1/link", json={"mentions": ["cold"], "exact": False}), 422)
-    assert error == "the calibration was fitted with exact names first; link likewise"
+    assert error == "the calibration was fitted with --exact; use --exact, or calibrate again"
 
 
 def test_where_nobody_says_exact_names_come_first_unless_calibrated_without(

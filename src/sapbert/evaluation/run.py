@@ -26,7 +26,7 @@ from sapbert.evaluation.benchmarks.dataset import Dictionary, concept_numbers
 from sapbert.evaluation.benchmarks.loader import EvaluationSet
 from sapbert.evaluation.metrics import mention_results
 from sapbert.evaluation.rankers import Ranked, RankerFactory
-from sapbert.linking.reranking import scores_of
+from sapbert.linking.reranking import rerank_scores
 from sapbert.protocols import Choice, Reranker
 from sapbert.vocab.parquet import polars_os_errors
 
@@ -162,7 +162,7 @@ def _reranked(reranker: Reranker, names: Sequence[str], asked: pl.DataFrame, ran
         for (text, context), own, first, there in zip(asked.iter_rows(), rows, scores, found, strict=True)
     ]
     given, order = np.full_like(scores, -np.inf), np.full_like(rows, -1)
-    for number, (choice, new) in enumerate(zip(choices, scores_of(reranker, choices), strict=True)):
+    for number, (choice, new) in enumerate(zip(choices, rerank_scores(reranker, choices), strict=True)):
         equal = np.array([name == choice.mention for name in choice.names], np.bool_)
         lifted = np.where(equal, new.max(initial=-np.inf), new)
         best = np.lexsort((-lifted, ~equal))

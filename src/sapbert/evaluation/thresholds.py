@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sapbert.errors import SapbertError
 from sapbert.evaluation.run import Evaluation
-from sapbert.linking.calibration.model import Outcomes, cuts, fit, reliability_report
+from sapbert.linking.calibration.model import Outcomes, fit, reliability_report, threshold_points
 
 _DECIMALS = 5
 
@@ -43,7 +43,7 @@ def threshold_curve(evaluation: Evaluation, dictionary: str) -> ThresholdCurve:
     """Return what each threshold would leave of the answers with one dictionary."""
     results = evaluation.for_dictionary(dictionary)
     outcomes = calibration_outcomes(evaluation, dictionary)
-    found = np.array(cuts(outcomes.scores, outcomes.right, results.height))
+    found = np.array(threshold_points(outcomes.scores, outcomes.correct, results.height))
     scores, precision, coverage, answers = found.T
     nil = results.filter(pl.col("gold") == "")["score"].cast(pl.Float64).round(_DECIMALS)
     # A mention without any candidate is below every threshold.

@@ -1,9 +1,9 @@
-"""Vectors and spelling together: the best names by either, judged by both.
+"""Hybrid search: names by vectors (dense) and by character n-grams (sparse).
 
-The rows of a mention are the union of the nearest by vector and the nearest by n-grams; each then has both
-cosines, and its score is (dense + weight x sparse) / (1 + weight). Dividing changes no order but keeps scores
-where thresholds and exact names expect them: at most 1. A row that neither search puts among its best is not
-considered, as in BioSyn.
+The rows of a mention are the union of the nearest by vector and the nearest by n-grams. Each gets both
+cosines, and its score is (dense + weight x sparse) / (1 + weight). The division does not change the order; it
+keeps scores at most 1, which thresholds and exact matches rely on. As in BioSyn, a row that is among the best
+of neither search is not considered.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from sapbert.index.vectors import Vectors, no_results
 from sapbert.linking.candidate import MatchedBy
 from sapbert.protocols import Index
 
-WEIGHTS = tuple(number / 20 for number in range(41))
-"""The weights that are tried: 0, 0.05, … 2."""
+WEIGHT_GRID = tuple(number / 20 for number in range(41))
+"""Weights tried by `best_weight`: 0, 0.05, … 2."""
 
 
-class Found(NamedTuple):
-    """Rows that may answer some mentions, with both cosines."""
+class ScoredRows(NamedTuple):
+    """Rows found for some mentions, with their dense and sparse cosines; all (mentions, width)."""
 
     rows: NDArray[np.int64]
-    """Each row once a mention; -1 where there are fewer.  # (mentions, width)"""
+    """Distinct rows per mention, in ascending order; -1 if there are fewer."""
     dense: NDArray[np.float32]
     sparse: NDArray[np.float32]
 
     def scores(self, weight: float) -> NDArray[np.float32]:
-        """Return the score of each row; -inf where there is none.  # (mentions, width)"""
+        """Return the combined score of each row; -inf for row -1.  # (mentions, width)"""
         scores = ((self.dense + weight * self.sparse) / (1 + weight)).astype(np.float32)
         return np.where(self.rows >= 0, scores, np.float32(-np.inf))
 
 
 @dataclass(frozen=True, slots=True)
 class HybridSearch:
-    """Finds names by vector and spelling; fits `search.NameSearch`."""
+    """Finds names by vectors and n-grams; implements `search.NameSearch`."""
 
     index: Index
     vectors: Vectors
-    """Those of `index`."""
+    """The vectors of `index`."""
     sparse: SparseIndex
     weight: float
-    """What a cosine of spelling counts beside one of vectors; 0 orders as vectors do."""
+    """Weight of the sparse score relative to the dense score; 0 ranks by vectors only."""
     matched_by: MatchedBy = "hybrid"
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight < np.inf:
-            raise ConfigError(f"sparse weight is a number from 0 on, got {self.weight}")
+            raise ConfigError(f"sparse weight is a finite number of at least 0, got {self.weight}")
 
     def search(
         self,
@@ -64,56 +64,57 @@ class HybridSearch:
         *,
         allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return scores, best first, and rows, as `search.NameSearch` says."""
-        found = self.find(texts, vectors, k, allowed=allowed)
-        every = found.scores(self.weight)
+        """Return scores, best first, and rows; see `search.NameSearch`."""
+        found = self.scored_rows(texts, vectors, k, allowed=allowed)
+        combined = found.scores(self.weight)
         scores, rows = no_results(len(texts), k)
-        for at, (own_scores, own_rows) in enumerate(zip(every, found.rows, strict=True)):
-            order = np.lexsort((own_rows, -own_scores))
-            order = order[own_rows[order] >= 0][:k]
-            scores[at, : len(order)], rows[at, : len(order)] = own_scores[order], own_rows[order]
+        for mention, (row_scores, row_numbers) in enumerate(zip(combined, found.rows, strict=True)):
+            order = np.lexsort((row_numbers, -row_scores))
+            order = order[row_numbers[order] >= 0][:k]
+            scores[mention, : len(order)] = row_scores[order]
+            rows[mention, : len(order)] = row_numbers[order]
         return scores, rows
 
-    def find(
+    def scored_rows(
         self,
         texts: Sequence[str],
         vectors: NDArray[np.float32],
         k: int,
         *,
         allowed: NDArray[np.bool_] | None = None,
-    ) -> Found:
-        """Return the k nearest rows by vector, the k nearest by spelling, and both cosines of them all."""
+    ) -> ScoredRows:
+        """Return the k nearest rows by vector and the k nearest by n-grams, with both cosines of each."""
         _, by_vector = self.index.search(vectors, k, allowed=allowed)
-        _, by_spelling = self.sparse.search(texts, k, allowed=allowed)
-        rows = np.sort(np.concatenate([by_vector, by_spelling], axis=1), axis=1)  # (mentions, 2k)
+        _, by_ngrams = self.sparse.search(texts, k, allowed=allowed)
+        rows = np.sort(np.concatenate([by_vector, by_ngrams], axis=1), axis=1)  # (mentions, 2k)
         rows[:, 1:][rows[:, 1:] == rows[:, :-1]] = -1
         dense = np.zeros(rows.shape, np.float32)
-        for own, vector, scores in zip(rows, vectors, dense, strict=True):
-            there = own >= 0
-            # As `Vectors.rank` does it, so that a row's cosine is the same however it was found.
-            scores[there] = (self.vectors.floats(own[there]) * vector).sum(axis=1)
-        return Found(rows, dense, self.sparse.compare(texts, rows))
+        for row_numbers, vector, scores in zip(rows, vectors, dense, strict=True):
+            valid = row_numbers >= 0
+            # Computed as in `Vectors.rank`: a row has the same cosine whichever search found it.
+            scores[valid] = (self.vectors.floats(row_numbers[valid]) * vector).sum(axis=1)
+        return ScoredRows(rows, dense, self.sparse.compare(texts, rows))
 
 
 def open_hybrid(index: Index, folder: Path, weight: float) -> HybridSearch:
-    """Open what stands beside `index` in the artifact `folder`."""
+    """Open the n-grams and vectors of `index`, which was opened from `folder`."""
     if not (folder / SPARSE).is_dir():
-        raise ConfigError(f"{folder} knows no spelling: make it with `sapbert index --hybrid`")
+        raise ConfigError(f"{folder} has no n-grams; build it with `sapbert index --hybrid`")
     return HybridSearch(index, Vectors.open(folder), SparseIndex.open(folder / SPARSE), weight)
 
 
-def best_are_right(found: Found, right: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:
-    """Say of each mention whether its best row is right.  # right: (mentions, width)"""
-    # Rows are in order, so of equal scores the lower row wins here as in a search.
+def best_row_correct(found: ScoredRows, correct: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:
+    """Return for each mention whether its best row is correct.  # correct: (mentions, width)"""
+    # Rows are in ascending order, so of equal scores the lower row wins, as in a search.
     best = np.argmax(found.scores(weight), axis=1)
-    answers: NDArray[np.bool_] = right[np.arange(len(best)), best]
-    return answers
+    result: NDArray[np.bool_] = correct[np.arange(len(best)), best]
+    return result
 
 
-def best_weight(found: Found, right: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:
-    """Return the weight with which the best row is right most often, the least of several, and all shares.
+def best_weight(found: ScoredRows, correct: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:
+    """Return the weight with the highest accuracy (the lowest if several), and the accuracy of each weight.
 
-    `right` says of each row whether it names what the mention means.  # (mentions, width)
+    `correct` is whether a row is a name of the right concept.  # (mentions, width)
     """
-    shares = {weight: float(best_are_right(found, right, weight).mean()) for weight in WEIGHTS}
-    return max(WEIGHTS, key=lambda weight: (shares[weight], -weight)), shares
+    accuracy = {weight: float(best_row_correct(found, correct, weight).mean()) for weight in WEIGHT_GRID}
+    return max(WEIGHT_GRID, key=lambda weight: (accuracy[weight], -weight)), accuracy

@@ -1,15 +1,15 @@
-"""Mentions to concepts: the nearest names, and what they name.
+"""Mentions to concepts: search the most similar names and return their concepts.
 
-A mention that is, after folding, a name of the vocabulary (or a labelled mention added to it) is answered by
-that name first; the encoder ranks what follows. Of each concept only its best name counts.
+If a mention equals a name of the vocabulary after folding (or a labelled mention added to it), the concepts
+with that name come first; candidates found by the encoder follow. Each concept appears once, with its best
+name.
 
-Answers are remembered, not vectors: a mention that comes again costs a look into a table. What a reranker
-makes of them is not, as it may depend on context.
+Candidates are cached, not vectors, so a repeated mention costs one lookup. Reranked candidates are not
+cached, because they may depend on the context.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,27 +21,29 @@ from sapbert.errors import ConfigError
 from sapbert.index.name_table import NameTable
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.candidate import Candidate, MatchedBy
-from sapbert.linking.reranking import RERANKED, rerank
-from sapbert.linking.search import DenseSearch, NameSearch, Near, Scope, nearest_concepts, scope_of
+from sapbert.linking.candidate_cache import CandidateCache
+from sapbert.linking.reranking import RERANK_DEPTH, rerank
+from sapbert.linking.search import (
+    ConceptHit,
+    DenseSearch,
+    FilterMasks,
+    NameSearch,
+    filter_masks,
+    nearest_concepts,
+)
 from sapbert.linking.settings import LinkSettings
 from sapbert.protocols import Encoder, Reranker
 from sapbert.text import fold
 
 BATCH = 2048
 """Mentions encoded and searched together."""
-_READ = 10_000
-"""Characters of a mention that are encoded: more than any encoder reads."""
-_REMEMBERED = 1 << 18
-"""Candidates of all answers that are remembered, some 80 MB; an answer without any counts as one."""
-_LONG = 200
-"""Characters above which a mention is not expected to come again."""
-
-
+_MAX_ENCODED = 10_000
+"""Characters of a mention that are encoded: more than the context length of any encoder."""
 DEFAULTS: Final = LinkSettings()
 
 
 class Linker:
-    """Links mentions to the concepts of an index. May be used from several threads."""
+    """Links mentions to the concepts of an index. Thread-safe."""
 
     def __init__(
         self,
@@ -54,28 +56,31 @@ class Linker:
         strict: bool = True,
         reranker: Reranker | None = None,
     ) -> None:
-        """Link by the names nearest to a mention, and judge by `calibration` or put in order by `reranker`.
+        """Link with the most similar names, and add a confidence (`calibration`) or reorder (`reranker`).
 
-        Mentions linked in another way than it was fitted on are refused or, unless `strict`, not judged.
+        A calibration does not apply to a reranker, nor if `exact` differs from the setting it was fitted
+        with. Both are errors if `strict`; otherwise candidates have no confidence.
         """
         if reranker is not None and calibration is not None:
             if strict:
-                raise ConfigError("a calibration is fitted without a reranker; give one of them")
+                raise ConfigError(
+                    "a calibration does not apply to reranked candidates; give a calibration or a reranker"
+                )
             calibration = None
         self.name_table = name_table
         self.fingerprint = fingerprint
-        """Of the index."""
+        """Fingerprint of the index."""
         self.encoder = encoder
         self.search = search
         self.calibration = calibration
-        """What gives the best candidate of a mention its confidence."""
+        """Computes the confidence of the best candidate, if there is one."""
         self.reranker = reranker
-        """What puts the candidates of a mention in order."""
+        """Reorders the candidates of a mention, if there is one."""
         self._strict = strict
-        self._added: dict[str, dict[int, str]] = {}
-        self._answers: OrderedDict[tuple[str, int, LinkSettings], list[Candidate]] = OrderedDict()
-        self._remembered = 0
-        self._scope: tuple[LinkSettings, Scope] | None = None
+        self._added_names: dict[str, dict[int, str]] = {}
+        """Labelled mentions as spelled, by folded text and concept number."""
+        self._cache = CandidateCache()
+        self._filter: tuple[LinkSettings, FilterMasks] | None = None
         self._lock = Lock()
 
     @classmethod
@@ -88,28 +93,33 @@ class Linker:
         calibration: Path | None = None,
         reranker: Reranker | None = None,
     ) -> Self:
-        """Open an index written by `sapbert index`, or the one that comes with the package.
+        """Open an index written by `sapbert index`, or the bundled MeSH index.
 
-        It uses so many threads, by default all cores. `sparse_weight` is what spelling counts beside vectors,
-        for an index made with `--hybrid`; by default what the `calibration` says, or what the encoder
-        learned, or nothing. The default index has a calibration of its own, which goes without a `reranker`.
+        `threads` is by default the number of cores. `sparse_weight` is the weight of the n-gram score
+        relative to the dense score, for an index made with `--hybrid`; by default the weight in the
+        `calibration`, or the one the encoder learned, or 0. The bundled index has its own calibration, which
+        is not used with a `reranker`.
         """
-        # Not above: a caller with an encoder and an index of its own needs neither of these.
+        # Imported here: a caller with its own encoder and index needs none of these.
         from sapbert.encoder.onnx import OnnxEncoder
         from sapbert.index.folder import ENCODER, encoder_of_index, open_index
         from sapbert.linking.hybrid import open_hybrid
 
         folder = resolve_default(path, "index")
-        own, strict = is_default(path), calibration is not None
+        bundled, strict = is_default(path), calibration is not None
         index, name_table, manifest = open_index(folder, threads=threads)
-        if own and calibration is None:
+        if bundled and calibration is None:
             calibration = bundled_calibration()
-        fitted = None if calibration is None else Calibration.read(calibration, index=manifest.fingerprint)
-        weight = sparse_weight if fitted is None else fitted.agreed_weight(sparse_weight)
+        fitted = None
+        weight = sparse_weight
+        if calibration is not None:
+            fitted = Calibration.read_for_index(calibration, index=manifest.fingerprint)
+            weight = fitted.require_sparse_weight(sparse_weight)
         if weight is None:
             weight = float(manifest.settings.get("sparse_weight", 0.0))
         search = open_hybrid(index, folder, weight) if weight else DenseSearch(index)
-        encoder = OnnxEncoder.open(bundled_folder("encoder") if own else folder / ENCODER, threads=threads)
+        encoder_folder = bundled_folder("encoder") if bundled else folder / ENCODER
+        encoder = OnnxEncoder.open(encoder_folder, threads=threads)
         return cls(
             encoder_of_index(folder, manifest, encoder),
             search,
@@ -121,179 +131,167 @@ class Linker:
         )
 
     def add_mentions(self, labelled: Iterable[tuple[str, str]]) -> int:
-        """Answer these mentions with these concepts, as if they were names; return how many were added.
+        """Treat mentions as names of their concepts (mention, concept id); return how many were added.
 
-        Identifiers may be aliases. A mention of a concept that the index does not have is left out.
+        Ids may be aliases. A mention whose concept is not in the index is left out.
         """
         pairs = list(labelled)
         numbers = self.name_table.concepts_of([curie for _, curie in pairs])
         with self._lock:
             for (mention, _), number in zip(pairs, numbers.tolist(), strict=True):
                 if number >= 0:
-                    self._added.setdefault(fold(mention), {}).setdefault(number, mention)
-            self._answers.clear()
-            self._remembered = 0
+                    self._added_names.setdefault(fold(mention), {}).setdefault(number, mention)
+            self._cache.clear()
         return int((numbers >= 0).sum())
 
     def is_name(self, mention: str) -> bool:
-        """Say whether `mention` is, after folding, a name of the vocabulary or one added to it."""
+        """Return whether `mention` equals, after folding, a name of the vocabulary or an added mention."""
         text = fold(mention)
-        return text in self._added or int(self.name_table.rows_of([text])[0]) >= 0
+        return text in self._added_names or int(self.name_table.rows_of([text])[0]) >= 0
 
     def link(
         self,
         mentions: Sequence[str],
         *,
-        k: int = 5,
+        k: int | None = None,
         settings: LinkSettings = DEFAULTS,
         contexts: Sequence[str] | None = None,
     ) -> list[list[Candidate]]:
-        """Return the best k candidates of each mention, best first; none (NIL) for an empty mention.
+        """Return the candidates of each mention, best first; an empty list (NIL) for an empty mention.
 
-        A mention that comes again, in whatever case, is encoded and searched once. `contexts` are texts that
-        the mentions stand in, for a reranker that reads them.
+        `k` overrides `settings.k`. Repeated mentions, also in different case, are encoded and searched once.
+        `contexts` are the texts around the mentions, for a reranker that uses them.
         """
         if isinstance(mentions, str):
-            raise TypeError("link takes several mentions; put the one into a list")
-        if k < 1:
-            raise ConfigError(f"k is the number of candidates wanted, at least 1, got {k}")
+            raise TypeError("link takes a list of mentions, got a string; put it into a list")
+        settings = _with_k(settings, k)
         if self.reranker is None:
-            return self._link(mentions, k, settings)
-        found = self._link(mentions, max(k, RERANKED), settings)
-        ordered = rerank(self.reranker, mentions, contexts or [""] * len(mentions), found)
-        return [own[:k] for own in ordered]
+            return self._search(mentions, settings)
+        found = self._search(mentions, _with_k(settings, max(settings.k, RERANK_DEPTH)))
+        reordered = rerank(self.reranker, mentions, contexts or [""] * len(mentions), found)
+        return [candidates[: settings.k] for candidates in reordered]
 
-    def _link(self, mentions: Sequence[str], k: int, settings: LinkSettings) -> list[list[Candidate]]:
-        """Link by search alone."""
-        self._judge_for(settings)
-        scope = self._scope_of(settings)
+    def cached(
+        self, mentions: Sequence[str], *, k: int | None = None, settings: LinkSettings = DEFAULTS
+    ) -> list[list[Candidate]] | None:
+        """Return the same as `link` if the candidates of all mentions are in the cache, else None."""
+        if self.reranker is not None:
+            return None
+        settings = _with_k(settings, k)
+        results = []
+        for text in map(_folded, mentions):
+            candidates = self._cache.get(text, settings) if text else []
+            if candidates is None:
+                return None
+            results.append(list(candidates))
+        return results
+
+    def _search(self, mentions: Sequence[str], settings: LinkSettings) -> list[list[Candidate]]:
+        """Link without a reranker."""
+        self._calibration_for(settings)  # raises before any work is done
+        masks = self._masks(settings)
         texts = list(map(_folded, mentions))
-        answers: dict[str, list[Candidate]] = {"": []}
+        results: dict[str, list[Candidate]] = {"": []}
         new = []
         for text in dict.fromkeys(texts):
-            if (known := self._recall(text, k, settings)) is not None:
-                answers[text] = known
+            if (candidates := self._cache.get(text, settings)) is not None:
+                results[text] = candidates
             elif text:
                 new.append(text)
         for start in range(0, len(new), BATCH):
             batch = new[start : start + BATCH]
-            for text, answer in zip(batch, self._answer(batch, k, settings, scope), strict=True):
-                answers[text] = answer
-                self._remember(text, k, settings, answer)
-        return [list(answers[text]) for text in texts]
+            for text, candidates in zip(batch, self._search_batch(batch, settings, masks), strict=True):
+                results[text] = candidates
+                self._cache.put(text, settings, candidates)
+        return [list(results[text]) for text in texts]
 
-    def recall(
-        self, mentions: Sequence[str], *, k: int = 5, settings: LinkSettings = DEFAULTS
-    ) -> list[list[Candidate]] | None:
-        """Return what `link` would, at once, if it remembers every mention; else None."""
-        if self.reranker is not None:
-            return None
-        answers = []
-        for text in map(_folded, mentions):
-            answer = self._recall(text, k, settings) if text else []
-            if answer is None:
-                return None
-            answers.append(list(answer))
-        return answers
-
-    def _answer(
-        self, texts: list[str], k: int, settings: LinkSettings, scope: Scope
+    def _search_batch(
+        self, texts: list[str], settings: LinkSettings, masks: FilterMasks
     ) -> list[list[Candidate]]:
         """Link distinct folded mentions, none of them empty."""
         found: list[dict[int, Candidate]] = [{} for _ in texts]
         if settings.exact:
-            for own, named in zip(found, self._exact(texts, scope), strict=True):
-                own.update((number, self._candidate(number, named[number], 1.0, "exact")) for number in named)
-        # How sure the best is depends on the second, wanted or not.
-        depth = k if self._judge_for(settings) is None else max(k, 2)
-        wanting = [number for number, own in enumerate(found) if len(own) < depth]
-        ranked = self._nearest([texts[number] for number in wanting], depth, scope)
-        for number, nearest in zip(wanting, ranked, strict=True):
+            for candidates, names in zip(found, self._exact_names(texts, masks), strict=True):
+                for concept, name in names.items():
+                    candidates[concept] = self._candidate(concept, name, 1.0, "exact")
+        # The confidence of the best candidate depends on the score of the second.
+        depth = settings.k if self._calibration_for(settings) is None else max(settings.k, 2)
+        incomplete = [number for number, candidates in enumerate(found) if len(candidates) < depth]
+        hits = self._nearest([texts[number] for number in incomplete], depth, masks)
+        for number, nearest in zip(incomplete, hits, strict=True):
             for concept, score, row in nearest:
                 if len(found[number]) < depth and concept not in found[number]:
                     name = self.name_table.texts[row]
                     found[number][concept] = self._candidate(concept, name, score, self.search.matched_by)
-        return [self._judged(list(own.values()), settings)[:k] for own in found]
+        return [self._finish(list(candidates.values()), settings) for candidates in found]
 
-    def _exact(self, texts: list[str], scope: Scope) -> Iterator[Mapping[int, str]]:
-        """Yield, for each mention, the concepts it is a name of, in order, and that name as it is spelled."""
+    def _exact_names(self, texts: list[str], masks: FilterMasks) -> Iterator[Mapping[int, str]]:
+        """Yield for each mention the concepts that have it as a name, in order, and the name as spelled."""
         name_table = self.name_table
         for text, row in zip(texts, name_table.rows_of(texts).tolist(), strict=True):
-            named = dict(self._added.get(text, {}))
-            if scope.concepts is not None:
-                named = {concept: name for concept, name in named.items() if scope.concepts[concept]}
+            names = dict(self._added_names.get(text, {}))
+            if masks.concepts is not None:
+                names = {concept: name for concept, name in names.items() if masks.concepts[concept]}
             if row >= 0:
                 links = name_table.links_of(row)
                 concepts = name_table.link_concepts[links]
-                if scope.links is not None:
-                    concepts = concepts[scope.links[links]]
-                named.update(dict.fromkeys(concepts.tolist(), name_table.texts[row]))
-            yield {concept: named[concept] for concept in sorted(named)}
+                if masks.links is not None:
+                    concepts = concepts[masks.links[links]]
+                names.update(dict.fromkeys(concepts.tolist(), name_table.texts[row]))
+            yield {concept: names[concept] for concept in sorted(names)}
 
-    def _nearest(self, texts: list[str], k: int, scope: Scope) -> list[list[Near]]:
+    def _nearest(self, texts: list[str], k: int, masks: FilterMasks) -> list[list[ConceptHit]]:
         if not texts:
             return []
-        vectors = self.encoder.encode([text[:_READ] for text in texts])
-        return nearest_concepts(self.search, self.name_table, texts, vectors, k, scope)
+        vectors = self.encoder.encode([text[:_MAX_ENCODED] for text in texts])
+        return nearest_concepts(self.search, self.name_table, texts, vectors, k, masks)
 
     def _candidate(self, concept: int, name: str, score: float, matched_by: MatchedBy) -> Candidate:
         name_table = self.name_table
-        return Candidate(
-            name_table.concepts[concept], name_table.preferred[concept], name, score, None, matched_by
-        )
+        concept_id, preferred_name = name_table.concepts[concept], name_table.preferred[concept]
+        return Candidate(concept_id, preferred_name, name, score, None, matched_by)
 
-    def _judged(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
-        """Add confidence, and drop what scores too little or is not sure enough."""
-        judge = self._judge_for(settings)
-        if judge is not None and candidates:
-            sure = judge.confidence([candidate.score for candidate in candidates])
-            if judge.threshold is not None and sure < judge.threshold:
+    def _finish(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
+        """Add the confidence, apply both thresholds and keep the best k."""
+        calibration = self._calibration_for(settings)
+        if calibration is not None and candidates:
+            confidence = calibration.confidence([candidate.score for candidate in candidates])
+            if calibration.threshold is not None and confidence < calibration.threshold:
                 return []
-            candidates = [replace(candidates[0], confidence=sure), *candidates[1:]]
-        if settings.threshold is None:
-            return candidates
-        return [candidate for candidate in candidates if candidate.score >= settings.threshold]
+            candidates[0] = replace(candidates[0], confidence=confidence)
+        if settings.threshold is not None:
+            candidates = [candidate for candidate in candidates if candidate.score >= settings.threshold]
+        return candidates[: settings.k]
 
-    def _judge_for(self, settings: LinkSettings) -> Calibration | None:
-        """Return the calibration, if it was fitted on mentions linked in this way."""
-        judge = self.calibration
-        if judge is None or judge.exact == settings.exact:
-            return judge
+    def _calibration_for(self, settings: LinkSettings) -> Calibration | None:
+        """Return the calibration if it was fitted with the same value of `exact`."""
+        calibration = self.calibration
+        if calibration is None or calibration.exact == settings.exact:
+            return calibration
         if not self._strict:
             return None
-        fitted = "with" if judge.exact else "without"
-        raise ConfigError(f"the calibration was fitted {fitted} exact names first; link likewise")
+        fitted = "exact" if calibration.exact else "no-exact"
+        raise ConfigError(f"the calibration was fitted with --{fitted}; use --{fitted}, or calibrate again")
 
-    def _scope_of(self, settings: LinkSettings) -> Scope:
-        """Find what the filters of `settings` leave, which is costly: once for many calls."""
-        known = self._scope
-        if known is not None and known[0] == settings:
+    def _masks(self, settings: LinkSettings) -> FilterMasks:
+        """Return the masks of the filters in `settings`; the last are kept, since computing them is slow."""
+        known = self._filter
+        if known is not None and _filters(known[0]) == _filters(settings):
             return known[1]
-        scope = scope_of(self.name_table, settings.types, settings.sources, settings.prefixes)
-        if scope.rows is not None:
-            self._scope = (settings, scope)
-        return scope
+        masks = filter_masks(self.name_table, *_filters(settings))
+        if masks.rows is not None:
+            self._filter = (settings, masks)
+        return masks
 
-    def _recall(self, text: str, k: int, settings: LinkSettings) -> list[Candidate] | None:
-        with self._lock:
-            return self._answers.get((text, k, settings))
 
-    def _remember(self, text: str, k: int, settings: LinkSettings, answer: list[Candidate]) -> None:
-        if len(text) > _LONG:
-            return
-        with self._lock:
-            # Two threads may have linked the same mention.
-            self._remembered -= _weight(self._answers.pop((text, k, settings), None))
-            self._answers[text, k, settings] = answer
-            self._remembered += _weight(answer)
-            while self._remembered > _REMEMBERED:
-                self._remembered -= _weight(self._answers.popitem(last=False)[1])
+def _filters(settings: LinkSettings) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    return settings.types, settings.sources, settings.prefixes
+
+
+def _with_k(settings: LinkSettings, k: int | None) -> LinkSettings:
+    return settings if k is None or k == settings.k else replace(settings, k=k)
 
 
 def _folded(mention: str) -> str:
-    # Half a surrogate pair, which JSON can carry, is no text that an encoder reads.
+    # JSON can contain half a surrogate pair, which tokenizers do not accept.
     return fold(mention.encode(errors="replace").decode())
-
-
-def _weight(answer: list[Candidate] | None) -> int:
-    return 0 if answer is None else max(len(answer), 1)

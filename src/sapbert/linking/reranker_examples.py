@@ -1,7 +1,7 @@
-"""Training examples of a reranker: labelled mentions with the candidates that the search finds.
+"""Training examples for a reranker: labelled mentions with the candidates that the search finds.
 
-Names that equal a mention come by their score here and not first of all, so that a reranker sees what a
-search does. A mention whose concept is not among the candidates stays: a reranker is measured on it too.
+Exact names are not ranked first here but by their score, so that the reranker sees the order of the search. A
+mention is kept even if its concept is not among the candidates: the evaluation of the reranker counts it too.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ def label_choices(
     context: bool,
     inputs: Mapping[str, Any],
 ) -> LabelledChoices:
-    """Link each distinct mention (in each context) and say which of so many candidates are right.
+    """Link each distinct mention (and context), and label which of its `candidates` are correct.
 
-    Mentions of concepts that the index does not have are left out.
+    Mentions whose concepts are not in the index are left out.
     """
     distinct = list(dict.fromkeys(labelled))
-    known = [own for own in resolve_concepts(distinct, linker.name_table.resolve) if own.concept_ids]
+    known = [each for each in resolve_concepts(distinct, linker.name_table.resolve) if each.concept_ids]
     if not known:
         raise no_known_concept(distinct, "the index")
     texts = [mention.text for mention in known]
-    found = linker.link(texts, k=candidates, settings=LinkSettings(exact=False))
+    found = linker.link(texts, settings=LinkSettings(k=candidates, exact=False))
     choices = [
         LabelledChoice(
             Choice(

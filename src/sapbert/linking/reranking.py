@@ -1,10 +1,12 @@
-"""The second look: a `Reranker` puts the first candidates of a mention in order, each by its best name.
+"""Reranking: a `Reranker` reorders the candidates of a mention, each by its best name.
 
-Names that equal the mention stay in front, in the reranker's order: of two concepts called "cold" context may
-tell which is meant, but no reading makes another name likelier than the same. The score of the search is
-kept beside the reranker's; thresholds go on to mean the former, whose scale does not change with a reranker.
+Names that equal the mention stay first, in the order of the reranker: of two concepts called "cold" the
+context may tell which is meant, but no other name is a better match than the same name. The score of the
+search is kept next to that of the reranker. Thresholds apply to the former, whose scale does not depend on
+the reranker.
 
-A reranker is a folder that `sapbert export` wrote, or anybody's own, by the module and name of what makes it.
+A reranker is a folder written by `sapbert export`, or any object with the same methods, given as
+`module:attribute`.
 """
 
 from __future__ import annotations
@@ -23,46 +25,47 @@ from sapbert.errors import ConfigError
 from sapbert.linking.candidate import Candidate
 from sapbert.protocols import Choice, Reranker
 
-RERANKED = 20
-"""Candidates of a mention that are put in order, where no more are wanted."""
+RERANK_DEPTH = 20
+"""Candidates per mention that are reranked, or k if it is larger."""
 _DECIMALS = 6
 _HINT = "(see docs/how-to/rerank.md)"
 
 
-def open_reranker(named: str, *, threads: int | None = None) -> Reranker:
-    """Open the reranker in a folder, or import `module:attribute`, which is one or a callable that makes one.
+def open_reranker(name: str, *, threads: int | None = None) -> Reranker:
+    """Open a folder with a reranker, or import `module:attribute`: a reranker or a callable returning one.
 
-    Modules are found where Python finds them and, as by `python -m`, in the working folder. `threads` is for
-    a folder's.
+    Modules are searched in the Python path and, as with `python -m`, in the working directory. `threads`
+    applies to a folder only.
     """
-    module, colon, attribute = named.partition(":")
-    if Path(named).exists() or not colon:
+    module, colon, attribute = name.partition(":")
+    if Path(name).exists() or not colon:
         from sapbert.encoder.cross_encoder import CrossEncoder
 
-        return CrossEncoder.open(named, threads=threads)
+        return CrossEncoder.open(name, threads=threads)
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        make = getattr(importlib.import_module(module), attribute)
+        imported = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError, TypeError, SyntaxError) as error:
-        raise ConfigError(f"{named}: no such folder, and no reranker to import: {error}") from error
-    if callable(make) and _wants_arguments(make):
-        raise ConfigError(f"{named}: cannot be called without arguments {_HINT}")
-    made: Reranker = make() if callable(make) else make
-    if not (callable(getattr(made, "rerank", None)) and isinstance(getattr(made, "fingerprint", None), str)):
-        raise ConfigError(
-            f"{named}: gives a {type(made).__name__} without `rerank` and `fingerprint` {_HINT}"
-        )
-    return made
+        raise ConfigError(f"{name}: no such folder, and importing a reranker failed: {error}") from error
+    if callable(imported) and _requires_arguments(imported):
+        raise ConfigError(f"{name}: cannot be called without arguments {_HINT}")
+    reranker: Reranker = imported() if callable(imported) else imported
+    if not (
+        callable(getattr(reranker, "rerank", None))
+        and isinstance(getattr(reranker, "fingerprint", None), str)
+    ):
+        raise ConfigError(f"{name}: a {type(reranker).__name__} without `rerank` and `fingerprint` {_HINT}")
+    return reranker
 
 
-def _wants_arguments(make: Callable[..., object]) -> bool:
-    """Tell a callable that makes no reranker before it is called: what it raises itself is its author's."""
+def _requires_arguments(function: Callable[..., object]) -> bool:
+    """Return whether `function` needs arguments, without calling it: errors inside it must not be hidden."""
     try:
-        inspect.signature(make).bind()
+        inspect.signature(function).bind()
     except TypeError:
         return True
-    except ValueError:  # some builtins do not say
+    except ValueError:  # some builtins have no signature
         return False
     return False
 
@@ -77,38 +80,41 @@ def rerank(
     choices = [
         Choice(
             mention,
-            tuple(candidate.matched_name for candidate in own),
-            tuple(candidate.score for candidate in own),
+            tuple(candidate.matched_name for candidate in candidates),
+            tuple(candidate.score for candidate in candidates),
             context,
         )
-        for mention, context, own in zip(mentions, contexts, found, strict=True)
+        for mention, context, candidates in zip(mentions, contexts, found, strict=True)
     ]
-    scores = scores_of(reranker, choices)
-    return [_in_order(own, given) for own, given in zip(found, scores, strict=True)]
+    scores = rerank_scores(reranker, choices)
+    return [_reorder(candidates, own) for candidates, own in zip(found, scores, strict=True)]
 
 
-def scores_of(reranker: Reranker, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
-    """Ask for the scores of each choice, of equal ones once, and refuse what are none.  # (names,) each"""
+def rerank_scores(reranker: Reranker, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
+    """Return the reranker's scores of each choice, after checking them.  # (names,) each
+
+    Equal choices are scored once.
+    """
     distinct = [choice for choice in dict.fromkeys(choices) if choice.names]
-    answered = reranker.rerank(distinct) if distinct else []
+    returned = reranker.rerank(distinct) if distinct else []
     try:
-        given = [np.asarray(scores, np.float32) for scores in answered]
+        arrays = [np.asarray(scores, np.float32) for scores in returned]
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"the reranker gave no arrays of scores, one a mention: {error}") from error
-    if len(given) != len(distinct):
-        raise ConfigError(f"the reranker answered {len(given)} of {len(distinct)} mentions")
-    for choice, scores in zip(distinct, given, strict=True):
+        raise ConfigError(f"the reranker must return one array of scores per mention: {error}") from error
+    if len(arrays) != len(distinct):
+        raise ConfigError(f"the reranker returned scores for {len(arrays)} of {len(distinct)} mentions")
+    for choice, scores in zip(distinct, arrays, strict=True):
         if scores.shape != (len(choice.names),) or not np.isfinite(scores).all():
             raise ConfigError(
-                f"the reranker gave no {len(choice.names)} finite scores for {choice.mention[:60]!r}, "
-                "one a candidate"
+                f"the reranker must return {len(choice.names)} finite scores for {choice.mention[:60]!r}, "
+                "one per candidate"
             )
-    answers = dict(zip(distinct, given, strict=True))
-    return [answers.get(choice, np.empty(0, np.float32)) for choice in choices]
+    by_choice = dict(zip(distinct, arrays, strict=True))
+    return [by_choice.get(choice, np.empty(0, np.float32)) for choice in choices]
 
 
-def _in_order(candidates: Sequence[Candidate], scores: NDArray[np.float32]) -> list[Candidate]:
-    # Rounded as the search's are: equal texts may differ in the last bits.
+def _reorder(candidates: Sequence[Candidate], scores: NDArray[np.float32]) -> list[Candidate]:
+    # Rounded like the scores of the search: equal texts may differ in the last bits.
     rounded = scores.astype(np.float64).round(_DECIMALS).tolist()
     scored = [
         replace(
@@ -118,6 +124,4 @@ def _in_order(candidates: Sequence[Candidate], scores: NDArray[np.float32]) -> l
         )
         for candidate, score in zip(candidates, rounded, strict=True)
     ]
-    return sorted(
-        scored, key=lambda candidate: (candidate.matched_by != "exact", -(candidate.rerank_score or 0.0))
-    )
+    return sorted(scored, key=lambda each: (each.matched_by != "exact", -(each.rerank_score or 0.0)))

@@ -1,8 +1,8 @@
-"""From mentions to the nearest concepts: as deep into the nearest names as it takes.
+"""Search the nearest concepts of mentions, as deep into the nearest names as necessary.
 
-An index breaks ties by row, but candidates are ordered by score and then by identifier. So the search goes
-deeper until k concepts are found and the last row found scores below the last of them: only then can no row
-left behind change the answer. Scores are rounded first, since equal vectors may differ in the last bits.
+An index breaks ties by row, but candidates are ordered by score and then by identifier. So the search gets
+deeper until it has k concepts and the last row found scores lower than the last of them: only then can no
+other row change the result. Scores are rounded first, since equal vectors may differ in the last bits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sapbert.linking.candidate import MatchedBy
 from sapbert.protocols import Index
 
 _DECIMALS = 6
-_CELLS = 1 << 22
-"""Rows held at a time: mentions times depth of the search."""
+_MAX_CELLS = 1 << 22
+"""Scores in memory at a time: mentions times depth of the search."""
 
 
 class NameSearch(Protocol):
-    """Finds the names nearest to mentions; `DenseSearch`, or one that knows more than vectors."""
+    """Finds the names nearest to mentions: by vectors (`DenseSearch`), or also by spelling (`hybrid`)."""
 
     @property
     def matched_by(self) -> MatchedBy:
@@ -40,13 +40,13 @@ class NameSearch(Protocol):
         *,
         allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """As `protocols.Index.search`, of mentions known by folded text and by vector."""
+        """Same as `protocols.Index.search`, given the folded text and the vector of each mention."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DenseSearch:
-    """Finds names by their vectors alone."""
+    """Finds names by vectors only."""
 
     index: Index
     matched_by: MatchedBy = "dense"
@@ -63,18 +63,18 @@ class DenseSearch:
         return self.index.search(vectors, k, allowed=allowed)
 
 
-class Scope(NamedTuple):
-    """What filters leave; None where nothing is filtered."""
+class FilterMasks(NamedTuple):
+    """What the filters on types, sources and prefixes allow; each mask is None without filters."""
 
     rows: NDArray[np.bool_] | None
     links: NDArray[np.bool_] | None
     concepts: NDArray[np.bool_] | None
-    size: int
-    """Rows left."""
+    row_count: int
+    """Number of rows allowed."""
 
 
-class _Ranked(NamedTuple):
-    """The concepts behind rows, each with its best name: ordered by mention, score and identifier."""
+class _RankedConcepts(NamedTuple):
+    """Concepts of the rows found, each with its best row; ordered by mention, score and identifier."""
 
     mentions: NDArray[np.int64]
     concepts: NDArray[np.int64]
@@ -82,25 +82,29 @@ class _Ranked(NamedTuple):
     rows: NDArray[np.int64]
 
 
-class Near(NamedTuple):
+class ConceptHit(NamedTuple):
     """A concept near a mention."""
 
     concept: int
+    """Number of the concept in the index."""
     score: float
     row: int
-    """Of its best name."""
+    """Row of its best name."""
 
 
-def scope_of(
-    name_table: NameTable, types: Sequence[str], sources: Sequence[str], prefixes: Sequence[str]
-) -> Scope:
-    """Find what filters leave."""
+def filter_masks(
+    name_table: NameTable,
+    types: Sequence[str] = (),
+    sources: Sequence[str] = (),
+    prefixes: Sequence[str] = (),
+) -> FilterMasks:
+    """Return the masks of these filters."""
     selection = name_table.select(types=types, sources=sources, prefixes=prefixes)
     if selection is None:
-        return Scope(None, None, None, len(name_table))
+        return FilterMasks(None, None, None, len(name_table))
     concepts = np.zeros(len(name_table.concepts), np.bool_)
     concepts[name_table.link_concepts[selection.links]] = True
-    return Scope(selection.rows, selection.links, concepts, int(selection.rows.sum()))
+    return FilterMasks(selection.rows, selection.links, concepts, int(selection.rows.sum()))
 
 
 def nearest_concepts(
@@ -109,46 +113,48 @@ def nearest_concepts(
     texts: Sequence[str],
     vectors: NDArray[np.float32],
     k: int,
-    scope: Scope,
-) -> list[list[Near]]:
+    masks: FilterMasks,
+) -> list[list[ConceptHit]]:
     """Return the best k concepts of each mention, best first.  # vectors: (texts, dimension)"""
-    best: list[list[Near]] = [[] for _ in texts]
+    best: list[list[ConceptHit]] = [[] for _ in texts]
     k = min(k, len(name_table.concepts))
-    waiting = list(range(len(texts)))
-    depth = min(max(64, 8 * k), scope.size)
-    while waiting and depth:
-        deeper = []
-        step = max(1, _CELLS // depth)
-        for start in range(0, len(waiting), step):
-            some = waiting[start : start + step]
-            own = [texts[number] for number in some]
-            scores, rows = search.search(own, vectors[some], depth, allowed=scope.rows)
-            floors = _floors(scores, rows, whole=depth >= scope.size)
-            ranked = _concepts_behind(name_table, scores, rows, scope)
-            for number, floor, found in zip(some, floors, ranked, strict=True):
-                best[number] = found[:k]
-                if floor is not None and (len(found) < k or found[k - 1].score <= floor):
-                    deeper.append(number)
-        waiting = deeper
-        depth = min(4 * depth, scope.size)
+    pending = list(range(len(texts)))
+    depth = min(max(64, 8 * k), masks.row_count)
+    while pending and depth:
+        unfinished = []
+        step = max(1, _MAX_CELLS // depth)
+        for start in range(0, len(pending), step):
+            batch = pending[start : start + step]
+            batch_texts = [texts[number] for number in batch]
+            scores, rows = search.search(batch_texts, vectors[batch], depth, allowed=masks.rows)
+            bounds = _score_bounds(scores, rows, complete=depth >= masks.row_count)
+            ranked = _concepts_of_rows(name_table, scores, rows, masks)
+            for number, bound, hits in zip(batch, bounds, ranked, strict=True):
+                best[number] = hits[:k]
+                if bound is not None and (len(hits) < k or hits[k - 1].score <= bound):
+                    unfinished.append(number)
+        pending = unfinished
+        depth = min(4 * depth, masks.row_count)
     return best
 
 
-def _concepts_behind(
-    name_table: NameTable, scores: NDArray[np.float32], rows: NDArray[np.int64], scope: Scope
-) -> Iterator[list[Near]]:
-    """Yield the concepts behind the rows of each mention, best first.  # scores, rows: (mentions, depth)"""
-    ranked = _rank(name_table, scores, rows, scope.links)
+def _concepts_of_rows(
+    name_table: NameTable, scores: NDArray[np.float32], rows: NDArray[np.int64], masks: FilterMasks
+) -> Iterator[list[ConceptHit]]:
+    """Yield the concepts of the rows of each mention, best first.  # scores, rows: (mentions, depth)"""
+    ranked = _rank(name_table, scores, rows, masks.links)
     bounds = np.searchsorted(ranked.mentions, np.arange(len(rows) + 1)).tolist()
     columns = (ranked.concepts.tolist(), ranked.scores.tolist(), ranked.rows.tolist())
-    near = list(map(Near, *columns))
+    hits = list(map(ConceptHit, *columns))
     for start, stop in pairwise(bounds):
-        yield near[start:stop]
+        yield hits[start:stop]
 
 
-def _floors(scores: NDArray[np.float32], rows: NDArray[np.int64], *, whole: bool) -> list[float | None]:
-    """Say of each mention what a row not found may score at most; None where every row was found."""
-    if whole:
+def _score_bounds(
+    scores: NDArray[np.float32], rows: NDArray[np.int64], *, complete: bool
+) -> list[float | None]:
+    """Return for each mention the highest score a row not found can have; None if all rows were found."""
+    if complete:
         return [None] * len(rows)
     lowest = scores[:, -1].astype(np.float64).round(_DECIMALS).tolist()
     return [score if row >= 0 else None for score, row in zip(lowest, rows[:, -1].tolist(), strict=True)]
@@ -159,8 +165,8 @@ def _rank(
     scores: NDArray[np.float32],
     rows: NDArray[np.int64],
     allowed: NDArray[np.bool_] | None,
-) -> _Ranked:
-    """Find the concepts behind the rows of some mentions; of each concept the best name, or the first.
+) -> _RankedConcepts:
+    """Rank the concepts of the rows by their best name; of names with equal scores, the first row counts.
 
     # scores, rows: (mentions, depth); allowed: (links,)
     """
@@ -177,4 +183,4 @@ def _rank(
     first[1:] = (np.diff(mention[order]) != 0) | (np.diff(concept[order]) != 0)
     best = order[first]
     best = best[np.lexsort((concept[best], -score[best], mention[best]))]
-    return _Ranked(mention[best], concept[best], score[best], row[best])
+    return _RankedConcepts(mention[best], concept[best], score[best], row[best])

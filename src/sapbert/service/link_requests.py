@@ -52,7 +52,7 @@ async def link(
     for start in range(0, len(mentions), PIECE):
         piece = mentions[start : start + PIECE]
         # Few candidates are laid out here and now; many would keep others waiting.
-        known = served.linker.recall(piece, k=k, settings=settings) if len(piece) * k <= PIECE else None
+        known = served.linker.cached(piece, k=k, settings=settings) if len(piece) * k <= PIECE else None
         if known is not None:
             exchange.service.metrics.mentions(len(piece), remembered=True)
             yield [rows_of(served, answer) for answer in known]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sapbert.arrays import Texts
 from sapbert.curies import canonical_prefix, parse_curie
 from sapbert.index.name_table import require_known
-from sapbert.linking.search import nearest_concepts, scope_of
+from sapbert.linking.search import filter_masks, nearest_concepts
 from sapbert.service.linkers import Served
 from sapbert.service.schemas import Concept, Found, MapAnswer, Name, Neighbour, Point
 from sapbert.text import fold
@@ -85,9 +85,7 @@ def _neighbours(served: Served, number: int, count: int) -> list[Neighbour]:
     linker, name_table = served.linker, served.linker.name_table
     text = fold(name_table.preferred[number])
     vectors = linker.encoder.encode([text])
-    [near] = nearest_concepts(
-        linker.search, name_table, [text], vectors, count + 1, scope_of(name_table, (), (), ())
-    )
+    [near] = nearest_concepts(linker.search, name_table, [text], vectors, count + 1, filter_masks(name_table))
     return [
         Neighbour(
             concept_id=name_table.concepts[found.concept],

@@ -187,6 +187,6 @@ def test_reliability_is_drawn_of_evaluations_and_calibrations(
 
 def test_what_is_no_calibration_is_told(sapbert: Sapbert, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}")
-    assert "is no calibration" in refused(
+    assert "is not a calibration" in refused(
         sapbert("plot", "reliability", tmp_path / "other.json", "-o", tmp_path / "figure.svg")
     )

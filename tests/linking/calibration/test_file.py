@@ -27,7 +27,7 @@ CALIBRATION = Calibration(
 def test_a_calibration_comes_back_as_it_was_written(tmp_path: Path) -> None:
     CALIBRATION.write(tmp_path / "calibration.json")
 
-    assert Calibration.read(tmp_path / "calibration.json", index="f00d") == CALIBRATION
+    assert Calibration.read_for_index(tmp_path / "calibration.json", index="f00d") == CALIBRATION
 
 
 def test_confidence_reads_the_best_score_and_its_lead() -> None:
@@ -40,8 +40,8 @@ def test_confidence_reads_the_best_score_and_its_lead() -> None:
 def test_a_calibration_of_another_index_is_refused_with_both_named(tmp_path: Path) -> None:
     CALIBRATION.write(tmp_path / "calibration.json")
 
-    with pytest.raises(ArtifactError, match="index f00d, but this is beef"):
-        Calibration.read(tmp_path / "calibration.json", index="beef")
+    with pytest.raises(ArtifactError, match="index f00d, but this index is beef"):
+        Calibration.read_for_index(tmp_path / "calibration.json", index="beef")
 
 
 def test_an_existing_file_is_kept(tmp_path: Path) -> None:
@@ -73,22 +73,22 @@ def test_a_damaged_file_is_one_clear_error(tmp_path: Path, damage: object) -> No
     assert callable(damage)
     target.write_text(json.dumps(damage(json.loads(target.read_text()))))
 
-    with pytest.raises(ArtifactError, match="is no calibration"):
-        Calibration.read(target, index="f00d")
+    with pytest.raises(ArtifactError, match="is not a calibration"):
+        Calibration.read_for_index(target, index="f00d")
 
 
 @pytest.mark.parametrize("content", [b"", b"not json", b"\xff\xfe"])
 def test_what_is_no_json_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "calibration.json").write_bytes(content)
 
-    with pytest.raises(ArtifactError, match="is no calibration"):
-        Calibration.read(tmp_path / "calibration.json", index="f00d")
+    with pytest.raises(ArtifactError, match="is not a calibration"):
+        Calibration.read_for_index(tmp_path / "calibration.json", index="f00d")
 
 
 def test_linking_uses_the_weight_that_was_fitted() -> None:
-    assert CALIBRATION.agreed_weight(None) == CALIBRATION.agreed_weight(0.5) == 0.5
+    assert CALIBRATION.require_sparse_weight(None) == CALIBRATION.require_sparse_weight(0.5) == 0.5
     with pytest.raises(ConfigError, match=r"weight of 0\.5, not 0\.7"):
-        CALIBRATION.agreed_weight(0.7)
+        CALIBRATION.require_sparse_weight(0.7)
 
 
 def test_an_isotonic_curve_is_flat_beyond_its_ends() -> None:

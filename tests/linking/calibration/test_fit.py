@@ -14,7 +14,7 @@ from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.index.vectors import Vectors
 from sapbert.linking.calibration import fit as calibrating
 from sapbert.linking.calibration.fit import calibrate
-from sapbert.linking.hybrid import Found, HybridSearch
+from sapbert.linking.hybrid import HybridSearch, ScoredRows
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import CalibrateSettings, LinkSettings
 from sapbert.mentions import LabelledMention
@@ -111,13 +111,13 @@ def test_spelling_that_gains_only_by_luck_counts_nothing(
     """The whole seems to gain; whichever fold is held out, the others choose what is wrong there."""
     linker = hybrid(bench, tmp_path / "sparse")
 
-    def lucky(found: Found, right: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:
+    def lucky(found: ScoredRows, right: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:
         return 0.5, {0.0: 0.5, 0.5: 0.9}
 
-    def unlucky(found: Found, right: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:
+    def unlucky(found: ScoredRows, right: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:
         return np.zeros(len(right), np.bool_)
 
-    monkeypatch.setattr(calibrating, "best_are_right", unlucky)
+    monkeypatch.setattr(calibrating, "best_row_correct", unlucky)
     monkeypatch.setattr(calibrating, "best_weight", lucky)
 
     assert calibrate(linker, MENTIONS, CalibrateSettings()).sparse_weight == 0

@@ -19,13 +19,13 @@ from sapbert.linking.calibration.model import (
     Platt,
     brier,
     calibration_error,
-    choose_cut,
-    cuts,
+    choose_threshold,
     fit,
     fit_isotonic,
     fit_platt,
     load_curve,
     reliability,
+    threshold_points,
 )
 from sapbert.linking.settings import Method
 
@@ -57,7 +57,7 @@ def test_a_score_that_is_right_nine_times_in_ten_gets_confidence_nine_tenths() -
 @given(st.lists(outcome, min_size=1, max_size=40))
 def test_the_isotonic_curve_is_that_of_scikit_learn(rows: list[tuple[int, int, bool]]) -> None:
     outcomes = outcomes_of(rows)
-    oracle = IsotonicRegression(out_of_bounds="clip").fit(outcomes.scores, outcomes.right)
+    oracle = IsotonicRegression(out_of_bounds="clip").fit(outcomes.scores, outcomes.correct)
     everywhere = np.linspace(-0.2, 1.2, 57)
 
     found = fit_isotonic(outcomes).confidence(everywhere, everywhere)
@@ -68,11 +68,11 @@ def test_the_isotonic_curve_is_that_of_scikit_learn(rows: list[tuple[int, int, b
 
 def test_the_logistic_curve_is_that_of_scikit_learn() -> None:
     outcomes = drawn(400)
-    plain = np.column_stack([outcomes.scores, outcomes.leads])
+    plain = np.column_stack([outcomes.scores, outcomes.margins])
     scaled = (plain - plain.mean(0)) / plain.std(0)
-    oracle = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000).fit(scaled, outcomes.right)
+    oracle = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000).fit(scaled, outcomes.correct)
 
-    found = fit_platt(outcomes).confidence(outcomes.scores, outcomes.leads)
+    found = fit_platt(outcomes).confidence(outcomes.scores, outcomes.margins)
 
     np.testing.assert_allclose(found, oracle.predict_proba(scaled)[:, 1], atol=1e-6)
 
@@ -84,7 +84,7 @@ def test_outcomes_all_alike_or_parted_cleanly_still_give_a_curve(right: bool) ->
 
     for outcomes in (alike, parted):
         for curve in (fit_platt(outcomes), fit_isotonic(outcomes)):
-            confidence = curve.confidence(outcomes.scores, outcomes.leads)
+            confidence = curve.confidence(outcomes.scores, outcomes.margins)
             assert np.isfinite(confidence).all()
             assert ((confidence >= 0) & (confidence <= 1)).all()
 
@@ -95,8 +95,8 @@ def test_the_better_method_on_held_out_mentions_is_kept() -> None:
     best = fit(outcomes)
 
     assert best.method is Method.PLATT
-    assert brier(best.held_out, outcomes.right) < brier(
-        fit(outcomes, Method.ISOTONIC).held_out, outcomes.right
+    assert brier(best.held_out, outcomes.correct) < brier(
+        fit(outcomes, Method.ISOTONIC).held_out, outcomes.correct
     )
 
 
@@ -118,22 +118,22 @@ def test_calibrated_confidence_is_closer_to_the_truth_than_the_score() -> None:
     held_out = fit(outcomes).held_out
 
     assert (
-        calibration_error(held_out, outcomes.right)
+        calibration_error(held_out, outcomes.correct)
         < 0.03
-        < calibration_error(outcomes.scores, outcomes.right)
+        < calibration_error(outcomes.scores, outcomes.correct)
     )
-    assert brier(held_out, outcomes.right) < brier(outcomes.scores, outcomes.right)
+    assert brier(held_out, outcomes.correct) < brier(outcomes.scores, outcomes.correct)
 
 
 def test_too_few_mentions_are_refused() -> None:
-    with pytest.raises(SapbertError, match="49 of the mentions"):
+    with pytest.raises(SapbertError, match="at least 50 mentions with a candidate, got 49"):
         fit(drawn(49))
 
 
 def test_a_single_mention_many_times_is_refused() -> None:
     outcomes = drawn(60)._replace(texts=["same"] * 60)
 
-    with pytest.raises(SapbertError, match="all the same"):
+    with pytest.raises(SapbertError, match="all equal"):
         fit(outcomes)
 
 
@@ -145,7 +145,8 @@ def test_a_curve_survives_json(method: Method) -> None:
     again = load_curve(method, json.loads(json.dumps(curve.parameters())))
 
     np.testing.assert_array_equal(
-        again.confidence(outcomes.scores, outcomes.leads), curve.confidence(outcomes.scores, outcomes.leads)
+        again.confidence(outcomes.scores, outcomes.margins),
+        curve.confidence(outcomes.scores, outcomes.margins),
     )
 
 
@@ -155,7 +156,7 @@ def test_reliability_counts_every_answer_once() -> None:
     bins = reliability(confidence, right)
 
     assert [own.answers for own in bins] == [2, 1, 1]
-    assert bins[0].right == 0.5
+    assert bins[0].accuracy == 0.5
     assert calibration_error(confidence, right) == pytest.approx((2 * abs(0.025 - 0.5) + 0.5 + 0) / 4)
 
 
@@ -164,7 +165,7 @@ def test_a_cut_tells_what_a_plain_count_would(rows: list[tuple[int, bool]]) -> N
     confidence: NDArray[np.float64] = np.array([own for own, _ in rows]) / 5
     right = np.array([own for _, own in rows])
 
-    found = cuts(confidence, right, mentions=len(rows) + 3)
+    found = threshold_points(confidence, right, mentions=len(rows) + 3)
 
     assert [cut.threshold for cut in found] == sorted(set(confidence.tolist()))
     for cut in found:
@@ -176,22 +177,22 @@ def test_a_cut_tells_what_a_plain_count_would(rows: list[tuple[int, bool]]) -> N
 def test_the_cut_that_answers_most_is_chosen() -> None:
     confidence = np.repeat([0.9, 0.8, 0.7, 0.6, 0.5], 50)
     right = np.repeat([True, True, False, True, False], 50)
-    found = cuts(confidence, right, mentions=250)
+    found = threshold_points(confidence, right, mentions=250)
 
-    assert choose_cut(found, 0.75).threshold == 0.6
-    assert choose_cut(found, 0.9).threshold == 0.8
+    assert choose_threshold(found, 0.75).threshold == 0.6
+    assert choose_threshold(found, 0.9).threshold == 0.8
 
 
 def test_a_precision_out_of_reach_is_told_with_the_best() -> None:
     """The one answer that is surely right is too few to go by."""
     confidence, right = np.append(np.full(99, 0.5), 0.9), np.append(np.arange(99) < 49, True)
 
-    with pytest.raises(ConfigError, match=r"0\.99.*0\.500, answering 100%"):
-        choose_cut(cuts(confidence, right, mentions=100), 0.99)
+    with pytest.raises(ConfigError, match=r"0\.99.*0\.500, with a coverage of 100%"):
+        choose_threshold(threshold_points(confidence, right, mentions=100), 0.99)
 
 
 def test_curves_are_told_by_name() -> None:
     assert isinstance(load_curve("platt", {"intercept": 0, "score": 1, "lead": 0}), Platt)
     assert isinstance(load_curve("isotonic", {"scores": [0.5], "values": [1.0]}), Isotonic)
-    with pytest.raises(ValueError, match="no curve"):
+    with pytest.raises(ValueError, match="unknown method"):
         load_curve("magic", {"scores": [0.5], "values": [1.0]})

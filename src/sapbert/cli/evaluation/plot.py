@@ -246,7 +246,7 @@ def reliability(
             for dictionary in evaluation.dictionaries:
                 reports[f"{source}, {dictionary}"] = reliability(evaluation, dictionary)
         else:
-            reports[str(source)] = Calibration.parse(source).report
+            reports[str(source)] = Calibration.read(source).report
     draw_reliability(reports, out, overwrite=overwrite)
     for title, report in reports.items():
         error = report["calibration error"]

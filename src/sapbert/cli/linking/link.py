@@ -121,7 +121,12 @@ def link(
     refuse_input(out, file)
     kind = link_format(out, format, json=json)
     settings = LinkSettings(
-        exact=exact, threshold=threshold, types=tuple(types), sources=tuple(sources), prefixes=tuple(prefix)
+        k=k,
+        exact=exact,
+        threshold=threshold,
+        types=tuple(types),
+        sources=tuple(sources),
+        prefixes=tuple(prefix),
     )
     with (
         damage_explained(resolve_default(index, "index")),
@@ -136,7 +141,6 @@ def link(
         source = _prepared(source, linker, context_column, document_column, split=split)
         asked = {
             "index": linker.fingerprint,
-            "k": k,
             **asdict(settings),
             "sparse_weight": sparse_weight,
             "reranker": second and second.fingerprint,
@@ -146,7 +150,7 @@ def link(
             "mentions": labelled and _sha256(labelled),
             "calibration": calibration and _sha256(calibration),
         }
-        task = Task(kind, source, linker, settings, k, context_column, asked)
+        task = Task(kind, source, linker, settings, context_column, asked)
         if out is None:
             print_links(task)
             return

@@ -54,7 +54,6 @@ class Task(NamedTuple):
     source: Mentions
     linker: Linker
     settings: LinkSettings
-    k: int
     context_column: str | None
     asked: Mapping[str, Any]
     """All that the links depend on beside their mentions, in words of JSON."""
@@ -64,7 +63,7 @@ class Task(NamedTuple):
         from sapbert.linking.mention_source import contexts_of
 
         mentions, contexts = [row.mention for row in rows], contexts_of(rows, self.context_column)
-        return self.linker.link(mentions, k=self.k, settings=self.settings, contexts=contexts)
+        return self.linker.link(mentions, settings=self.settings, contexts=contexts)
 
     def text_format(self) -> TextFormat:
         """Make what writes links as text."""

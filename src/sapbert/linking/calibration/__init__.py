@@ -1,1 +1,1 @@
-"""Calibrated confidence: fit it, store it, apply it."""
+"""Calibration: from scores to the probability that the best candidate is correct."""

@@ -1,7 +1,7 @@
-"""The file that `sapbert calibrate` writes and `sapbert link --calibration` reads.
+"""The calibration file: written by `sapbert calibrate`, read by `sapbert link --calibration`.
 
-It is bound to the index it was fitted on: scores of another encoder or vocabulary mean another thing. It also
-says how names were searched, and linking then does the same.
+It applies only to the index it was fitted on, because scores of another encoder or vocabulary differ. It also
+stores the search settings of the fit (`exact`, `sparse_weight`); linking must use the same.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ _DECIMALS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """How scores of one index become confidence."""
+    """Maps the scores of one index to confidence."""
 
     index: str
     """Fingerprint of the index."""
     exact: bool
-    """Whether exact names answered first."""
+    """Whether exact names were ranked first."""
     sparse_weight: float
-    """What spelling counted beside vectors; 0: nothing."""
+    """Weight of the n-gram score relative to the dense score; 0 for dense search."""
     method: Method
     curve: Curve
     threshold: float | None
-    """Confidence below which a mention is NIL."""
+    """Mentions with a lower confidence are NIL."""
     report: Mapping[str, Any] = field(default_factory=dict)
-    """What was measured."""
+    """Measurements on held-out mentions."""
 
     def confidence(self, scores: Sequence[float]) -> float:
-        """Return the probability that the first of a mention's candidates is right, by all their scores."""
-        lead = scores[0] - scores[1] if len(scores) > 1 else scores[0]
-        return round(float(self.curve.confidence(np.array([scores[0]]), np.array([lead]))[0]), _DECIMALS)
+        """Return the probability that the best candidate of a mention is correct, given all scores."""
+        margin = scores[0] - scores[1] if len(scores) > 1 else scores[0]
+        return round(float(self.curve.confidence(np.array([scores[0]]), np.array([margin]))[0]), _DECIMALS)
 
-    def agreed_weight(self, asked: float | None) -> float:
-        """Return the sparse weight that linking must use; another one that is `asked` for is refused."""
-        if asked is not None and asked != self.sparse_weight:
+    def require_sparse_weight(self, requested: float | None) -> float:
+        """Return the sparse weight of the fit; raise `ConfigError` if another one is `requested`."""
+        if requested is not None and requested != self.sparse_weight:
             raise ConfigError(
-                f"the calibration was fitted with a sparse weight of {self.sparse_weight}, not {asked}: "
-                "leave the option out, or calibrate with it"
+                f"the calibration was fitted with a sparse weight of {self.sparse_weight}, not {requested}; "
+                "leave out --sparse-weight, or calibrate again with it"
             )
         return self.sparse_weight
 
     def write(self, target: Path, *, overwrite: bool = False) -> None:
-        """Write this as JSON, whole or not at all."""
+        """Write this as JSON, atomically."""
         content = {
             "kind": KIND,
             "format": FORMAT,
@@ -74,23 +74,23 @@ class Calibration:
             partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
-    def read(cls, path: Path, *, index: str) -> Calibration:
-        """Read what `write` wrote; refused unless it was fitted on the `index` with this fingerprint."""
-        calibration = cls.parse(path)
+    def read_for_index(cls, path: Path, *, index: str) -> Calibration:
+        """Read a calibration; raise `ArtifactError` if its index does not have the fingerprint `index`."""
+        calibration = cls.read(path)
         if calibration.index != index:
             raise ArtifactError(
-                f"{path} was fitted on the index {calibration.index}, but this is {index}; "
-                "make another with sapbert calibrate"
+                f"{path} was fitted on the index {calibration.index}, but this index is {index}; "
+                "fit another one with `sapbert calibrate`"
             )
         return calibration
 
     @classmethod
-    def parse(cls, path: Path) -> Calibration:
-        """Read what `write` wrote to look at it, whatever index it is of."""
+    def read(cls, path: Path) -> Calibration:
+        """Read a calibration of any index."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["kind"] != KIND or content["format"] > FORMAT:
-                raise ValueError(f"it is {content['kind']} in format {content['format']}")
+                raise ValueError(f"kind is {content['kind']}, format {content['format']}")
             threshold = content["threshold"]
             return cls(
                 index=content["index"],
@@ -102,7 +102,7 @@ class Calibration:
                 report=content["report"],
             )
         except (ValueError, TypeError, LookupError, AttributeError) as error:
-            problem = f"no {error}" if isinstance(error, KeyError) else error
+            problem = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ArtifactError(
-                f"{path} is no calibration: {problem}; make it with sapbert calibrate"
+                f"{path} is not a calibration ({problem}); write one with `sapbert calibrate`"
             ) from error

@@ -1,7 +1,7 @@
-"""Fit what only labelled mentions can tell: the weight of spelling, confidence, a threshold.
+"""Fit a calibration on labelled mentions: the sparse weight, the confidence curve and a threshold.
 
-A mention counts as often as it comes, because linking will meet it as often. One whose concept the index does
-not have is not left out: whatever it is answered is wrong, and confidence has to know that this happens.
+Repeated mentions count each time, since they are as frequent in the text to be linked. Mentions whose concept
+is not in the index are kept: every answer to them is wrong, and the confidence must account for them.
 """
 
 from __future__ import annotations
@@ -16,55 +16,55 @@ from numpy.typing import NDArray
 from sapbert.index.name_table import NameTable
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.calibration.model import (
-    Cut,
     Outcomes,
-    choose_cut,
-    cuts,
+    ThresholdPoint,
+    choose_threshold,
     fit,
     folds_of,
     reliability_report,
+    threshold_points,
 )
-from sapbert.linking.hybrid import Found, HybridSearch, best_are_right, best_weight
+from sapbert.linking.hybrid import HybridSearch, ScoredRows, best_row_correct, best_weight
 from sapbert.linking.linker import BATCH, Linker
 from sapbert.linking.settings import CalibrateSettings, LinkSettings
 from sapbert.mentions import LabelledMention, no_known_concept, resolve_concepts
 
-_STEPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-"""Thresholds that are reported."""
+_REPORTED = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+"""Thresholds in the report."""
 _DEPTH = 20
-"""Names by vector and by spelling among which a weight chooses."""
+"""Names per mention, by vector and by n-grams each, that are ranked to fit the weight."""
 
 
 def calibrate(
     linker: Linker, labelled: Sequence[LabelledMention], settings: CalibrateSettings
 ) -> Calibration:
-    """Fit a calibration of `linker`, which has none."""
+    """Fit a calibration of `linker`, which must have none."""
     gold = _gold(linker.name_table, labelled)
     weight = 0.0
-    weighed: dict[str, Any] = {}
+    weight_report: dict[str, Any] = {}
     if isinstance(linker.search, HybridSearch):
         weight = linker.search.weight
         if settings.sparse_weight is None:
-            weight, weighed = _fit_weight(linker, linker.search, gold, settings)
+            weight, weight_report = _fit_weight(linker, linker.search, gold, settings)
         search = replace(linker.search, weight=weight)
         linker = Linker(linker.encoder, search, linker.name_table, fingerprint=linker.fingerprint)
     outcomes = _outcomes(linker, gold, settings)
     fitted = fit(outcomes, settings.method)
-    every = cuts(fitted.held_out, outcomes.right, len(gold))
-    cut = None if settings.precision is None else choose_cut(every, settings.precision)
+    points = threshold_points(fitted.held_out, outcomes.correct, len(gold))
+    chosen = None if settings.precision is None else choose_threshold(points, settings.precision)
     return Calibration(
         index=linker.fingerprint,
         exact=settings.exact,
         sparse_weight=weight,
         method=fitted.method,
         curve=fitted.curve,
-        threshold=None if cut is None else cut.threshold,
+        threshold=None if chosen is None else chosen.threshold,
         report={
             "mentions": len(gold),
             "mentions without a concept of the index": sum(not mention.concept_ids for mention in gold),
-            **weighed,
+            **weight_report,
             **reliability_report(outcomes, fitted.held_out),
-            **_cuts(every, cut),
+            **_threshold_report(points, chosen),
         },
     )
 
@@ -78,76 +78,76 @@ def _gold(name_table: NameTable, labelled: Sequence[LabelledMention]) -> list[La
 
 
 def _outcomes(linker: Linker, gold: Sequence[LabelledMention], settings: CalibrateSettings) -> Outcomes:
-    answers = linker.link(
-        [mention.text for mention in gold], k=2, settings=LinkSettings(exact=settings.exact)
-    )
-    answered = [(mention, found) for mention, found in zip(gold, answers, strict=True) if found]
-    scores = np.array([found[0].score for _, found in answered], np.float64)
-    second = np.array([found[1].score if len(found) > 1 else 0.0 for _, found in answered], np.float64)
-    right = np.array([found[0].concept_id in mention.concept_ids for mention, found in answered], np.bool_)
-    return Outcomes(scores, scores - second, right, [mention.text for mention, _ in answered])
+    texts = [mention.text for mention in gold]
+    linked = linker.link(texts, settings=LinkSettings(k=2, exact=settings.exact))
+    answered = [(mention, candidates) for mention, candidates in zip(gold, linked, strict=True) if candidates]
+    scores = np.array([candidates[0].score for _, candidates in answered], np.float64)
+    second = np.array([own[1].score if len(own) > 1 else 0.0 for _, own in answered], np.float64)
+    correct = np.array([own[0].concept_id in mention.concept_ids for mention, own in answered], np.bool_)
+    return Outcomes(scores, scores - second, correct, [mention.text for mention, _ in answered])
 
 
 def _fit_weight(
     linker: Linker, search: HybridSearch, gold: Sequence[LabelledMention], settings: CalibrateSettings
 ) -> tuple[float, dict[str, Any]]:
-    """Find the weight for mentions that no exact name answers, and what it gains on mentions held out."""
+    """Fit the weight on mentions without an exact match; report the accuracy on held-out mentions."""
     rows = linker.name_table.rows_of([mention.text for mention in gold])
-    asked = [mention for mention, row in zip(gold, rows, strict=True) if not (settings.exact and row >= 0)]
-    if not asked:
+    searched = [mention for mention, row in zip(gold, rows, strict=True) if not (settings.exact and row >= 0)]
+    if not searched:
         return 0.0, {}
-    found, right = _find(linker, search, asked)
-    weight, shares = best_weight(found, right)
-    folds = folds_of([mention.text for mention in asked])
-    held_out = np.zeros(len(asked), np.bool_)
+    found, correct = _scored_rows(linker, search, searched)
+    weight, accuracy = best_weight(found, correct)
+    folds = folds_of([mention.text for mention in searched])
+    held_out = np.zeros(len(searched), np.bool_)
     for fold in np.unique(folds):
-        out, others = folds == fold, folds != fold
-        chosen = best_weight(_some(found, others), right[others])[0] if others.any() else 0.0
-        held_out[out] = best_are_right(_some(found, out), right[out], chosen)
-    if held_out.mean() <= shares[0.0]:
-        weight = 0.0  # what looked like a gain was luck
+        test, train = folds == fold, folds != fold
+        fold_weight = best_weight(_select(found, train), correct[train])[0] if train.any() else 0.0
+        held_out[test] = best_row_correct(_select(found, test), correct[test], fold_weight)
+    if held_out.mean() <= accuracy[0.0]:
+        weight = 0.0  # no gain on held-out mentions
     return weight, {
         "sparse weight": {
-            "mentions": len(asked),
-            "right by vectors alone": shares[0.0],
+            "mentions": len(searched),
+            "right by vectors alone": accuracy[0.0],
             "right by both": float(held_out.mean()),
-            "right by weight": {str(own): share for own, share in shares.items()},
+            "right by weight": {str(each): share for each, share in accuracy.items()},
         }
     }
 
 
-def _find(
+def _scored_rows(
     linker: Linker, search: HybridSearch, gold: Sequence[LabelledMention]
-) -> tuple[Found, NDArray[np.bool_]]:
-    """Return the rows that may answer mentions, and which of them are right."""
+) -> tuple[ScoredRows, NDArray[np.bool_]]:
+    """Return the rows found for mentions, and which of them are names of a right concept."""
     distinct = list(dict.fromkeys(mention.text for mention in gold))
     parts = []
     for start in range(0, len(distinct), BATCH):
         texts = distinct[start : start + BATCH]
-        parts.append(search.find(texts, linker.encoder.encode(texts), _DEPTH))
+        parts.append(search.scored_rows(texts, linker.encoder.encode(texts), _DEPTH))
     place_of = {text: place for place, text in enumerate(distinct)}
     places = [place_of[mention.text] for mention in gold]
-    found = Found(*(np.concatenate(arrays)[places] for arrays in zip(*parts, strict=True)))
-    # Of a name of several concepts the linker answers the first, and links are in order of concepts.
+    found = ScoredRows(*(np.concatenate(arrays)[places] for arrays in zip(*parts, strict=True)))
+    # If a name has several concepts, the linker ranks the first first; links are ordered by concept.
     name_table = linker.name_table
-    answers = name_table.link_concepts[
-        name_table.link_offsets[np.maximum(found.rows, 0)]
-    ]  # (mentions, width)
-    numbers = [name_table.concepts_of(sorted(mention.concept_ids)) for mention in gold]
-    right = np.array([np.isin(own, wanted) for own, wanted in zip(answers, numbers, strict=True)])
-    return found, right & (found.rows >= 0)
+    first_links = name_table.link_offsets[np.maximum(found.rows, 0)]
+    concepts = name_table.link_concepts[first_links]  # (mentions, width)
+    gold_concepts = [name_table.concepts_of(sorted(mention.concept_ids)) for mention in gold]
+    correct = np.array([np.isin(own, right) for own, right in zip(concepts, gold_concepts, strict=True)])
+    return found, correct & (found.rows >= 0)
 
 
-def _some(found: Found, chosen: NDArray[np.bool_]) -> Found:
-    return Found(found.rows[chosen], found.dense[chosen], found.sparse[chosen])
+def _select(found: ScoredRows, mentions: NDArray[np.bool_]) -> ScoredRows:
+    return ScoredRows(found.rows[mentions], found.dense[mentions], found.sparse[mentions])
 
 
-def _cuts(every: Sequence[Cut], chosen: Cut | None) -> dict[str, Any]:
-    """What some thresholds leave, and the one that was chosen."""
-    steps = [next((cut for cut in every if cut.threshold >= step), None) for step in _STEPS]
+def _threshold_report(points: Sequence[ThresholdPoint], chosen: ThresholdPoint | None) -> dict[str, Any]:
+    """Return precision and coverage at some thresholds, and at the chosen one."""
+    steps = [next((point for point in points if point.threshold >= step), None) for step in _REPORTED]
     return {
         "thresholds": [
-            {**cut._asdict(), "threshold": step} for step, cut in zip(_STEPS, steps, strict=True) if cut
+            {**point._asdict(), "threshold": step}
+            for step, point in zip(_REPORTED, steps, strict=True)
+            if point
         ],
         "chosen": None if chosen is None else chosen._asdict(),
     }
