@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from baselines.padded_gpu import encode_names
 from gpu_bench import Bench, Figures, Variant
 from sapbert.arrays import Texts
-from sapbert.encoder.transformer import TransformerEncoder, cut_to, tokenize
+from sapbert.encoder.transformer import TransformerEncoder, set_truncation, tokenize
 from sapbert.gpu.bert import RowTensors
 from sapbert.gpu.rows import Rows
 from sapbert.gpu.stream import ROWS, RowStream, processes_for
@@ -44,7 +44,7 @@ def windows(names: Texts) -> Iterator[list[str]]:
 
 
 def stream_of(bench: Bench, model: PreTrainedModel, rows: int, processes: int) -> RowStream:
-    cut_to(bench.tokenizer, 25)
+    set_truncation(bench.tokenizer, 25)
     backend = bench.tokenizer.backend_tokenizer
     encode = Variant().encode(bench, model)
     return RowStream(encode, backend, Pooling.CLS, pad_id=0, rows=rows, processes=processes)

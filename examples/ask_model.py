@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.errors import ConfigError, SapbertError
-from sapbert.protocols import Choice
+from sapbert.protocols import RerankRequest
 
 _PROMPT = """Which of these biomedical names means the same as the mention?
 Mention: {mention}
@@ -45,23 +45,23 @@ class AskModel:
         """Address, model and prompt: what the scores depend on."""
         return f"{self._url} {self._model} {_PROMPT}"
 
-    def rerank(self, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
+    def rerank(self, requests: Sequence[RerankRequest]) -> list[NDArray[np.float32]]:
         """Return 1 for the chosen name and 0 for the others, which keep their order."""
         with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as pool:
-            return list(pool.map(self._score, choices))
+            return list(pool.map(self._score, requests))
 
-    def _score(self, choice: Choice) -> NDArray[np.float32]:
-        scores = np.zeros(len(choice.names), np.float32)
+    def _score(self, request: RerankRequest) -> NDArray[np.float32]:
+        scores = np.zeros(len(request.names), np.float32)
         if len(scores) > 1:
-            number = re.search(r"\d+", self._ask(choice))
+            number = re.search(r"\d+", self._ask(request))
             # Any other answer keeps the order of the search, which is more often correct than not.
             if number and 1 <= int(number[0]) <= len(scores):
                 scores[int(number[0]) - 1] = 1
         return scores
 
-    def _ask(self, choice: Choice) -> str:
-        names = "\n".join(f"{number}. {name}" for number, name in enumerate(choice.names, 1))
-        prompt = _PROMPT.format(mention=choice.mention, context=choice.context or "none", names=names)
+    def _ask(self, request: RerankRequest) -> str:
+        names = "\n".join(f"{number}. {name}" for number, name in enumerate(request.names, 1))
+        prompt = _PROMPT.format(mention=request.mention, context=request.context or "none", names=names)
         body = {
             "model": self._model,
             "temperature": 0,

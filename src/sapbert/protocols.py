@@ -55,8 +55,8 @@ class Index(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A mention and the names among which the right one is to be found."""
+class RerankRequest:
+    """A mention and the names of its candidates, to be put in order."""
 
     mention: str
     """As it was given."""
@@ -73,14 +73,14 @@ class Reranker(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the scores of the same choices would."""
+        """Changes whenever the scores of the same requests would."""
         ...
 
-    def rerank(self, choices: Sequence[Choice]) -> Sequence[NDArray[np.float32]]:
-        """Return for each choice one finite score a name, in the order of names; higher is better.
+    def rerank(self, requests: Sequence[RerankRequest]) -> Sequence[NDArray[np.float32]]:
+        """Return one finite score per name of each request, in the order of its names; higher is better.
 
-        Scores are compared within a choice only, and depend on nothing outside it. Those of equal score stay
-        in their order. A reranker that has no use for scores or context ignores them.
+        Scores are compared within a request only, and depend on nothing outside it. Names of equal score
+        keep their order. A reranker may ignore the scores of the search and the context.
 
         # (names,) each
         """

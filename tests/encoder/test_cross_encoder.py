@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapbert.encoder.cross_encoder import AROUND, CrossEncoder, Head, marked, read_head, write_head
+from sapbert.encoder.cross_encoder import (
+    CONTEXT_WIDTH,
+    CrossEncoder,
+    Head,
+    bracket_mention,
+    read_head,
+    write_head,
+)
 from sapbert.errors import ArtifactError
-from sapbert.protocols import Choice
+from sapbert.protocols import RerankRequest
 from tests.index.conftest import NgramEncoder
 
 HEAD = Head(direction=(0.5, -1.0), score_weight=2.0, separator="[SEP]", context=True)
@@ -29,33 +36,36 @@ WORDS = st.lists(st.sampled_from(["cold", "scold", "a", "hot" * 20, "[", "."]), 
     ],
 )
 def test_a_mention_is_marked_in_its_context(mention: str, context: str, expected: str) -> None:
-    assert marked(mention, context) == expected
+    assert bracket_mention(mention, context) == expected
 
 
 @given(WORDS, WORDS)
 def test_whatever_the_context_the_mention_is_there_and_little_else(before: str, after: str) -> None:
-    text = marked("cold", f"{before} cold {after}")
+    text = bracket_mention("cold", f"{before} cold {after}")
     assert "[ cold ]" in text
-    assert len(marked("cold", "warm " * 99 + "cold" + " warm" * 99)) == len("[ cold ]") + 2 * AROUND
-    assert len(text) <= len("[ cold ]") + 2 * AROUND
+    assert (
+        len(bracket_mention("cold", "warm " * 99 + "cold" + " warm" * 99))
+        == len("[ cold ]") + 2 * CONTEXT_WIDTH
+    )
+    assert len(text) <= len("[ cold ]") + 2 * CONTEXT_WIDTH
 
 
 def test_a_name_and_its_mention_are_one_text() -> None:
-    choice = Choice("Cold", ("Common  COLD", "a [SEP] b"), (1.0, 0.5), "A Cold day")
+    request = RerankRequest("Cold", ("Common  COLD", "a [SEP] b"), (1.0, 0.5), "A Cold day")
 
-    assert HEAD.joined(choice) == ["common cold [SEP] a [ cold ] day", "a [sep] b [SEP] a [ cold ] day"]
+    assert HEAD.texts(request) == ["common cold [SEP] a [ cold ] day", "a [sep] b [SEP] a [ cold ] day"]
 
 
 def test_what_was_not_trained_with_context_reads_none() -> None:
     head = Head(direction=(1.0,), score_weight=1.0, separator="</s>", context=False)
-    assert head.joined(Choice("cold", ("a </s> b",), (1.0,), "a cold day")) == ["a   b </s> cold"]
+    assert head.texts(RerankRequest("cold", ("a </s> b",), (1.0,), "a cold day")) == ["a   b </s> cold"]
 
 
 def test_a_score_is_that_of_the_vector_and_that_of_the_search() -> None:
     encoder = NgramEncoder(8)
     head = Head(direction=tuple(np.arange(8.0)), score_weight=3.0, separator="|", context=False)
-    choice = Choice("cold", ("common cold", "heat"), (0.25, 0.5))
-    [scores] = CrossEncoder(encoder, head).rerank([choice])
+    request = RerankRequest("cold", ("common cold", "heat"), (0.25, 0.5))
+    [scores] = CrossEncoder(encoder, head).rerank([request])
 
     vectors = encoder.encode(["common cold | cold", "heat | cold"])
     np.testing.assert_allclose(scores, vectors @ np.arange(8) + 3 * np.array([0.25, 0.5]), rtol=1e-5)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import T5Config, T5Model
 
 from sapbert.encoder.loading import load_encoder
-from sapbert.encoder.model_folder import OWN_FILE, quiet
+from sapbert.encoder.model_folder import SAPBERT_FILE, quiet_transformers
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
 from sapbert.tokens.pooling import Pooling
@@ -128,15 +128,15 @@ def spoil_other_tokenizer(folder: Path) -> None:
     [
         (spoil_nothing_there, "model: no such folder"),
         (spoil_file_instead, "model: is a file, expected the folder of a Hugging Face model"),
-        (spoil_empty, "model: no Hugging Face model: it has no config.json"),
-        (spoil_config, "model: config.json is damaged or of an unknown kind of model"),
-        (spoil_kind, "model: config.json is damaged or of an unknown kind of model"),
-        (spoil_no_weights, "model: has no weights: expected model.safetensors or pytorch_model.bin"),
-        (spoil_cut_weights, "model: its weights are missing, damaged or do not fit its config.json"),
-        (spoil_pickled_weights, "model: its weights are missing, damaged or do not fit its config.json"),
-        (spoil_other_size, "model: its weights are missing, damaged or do not fit its config.json"),
-        (spoil_one_layer, "model: lacks 4 of the encoder's weights, such as encoder.layer.1.output."),
-        (spoil_tokenizer, "model: has no tokenizer: expected tokenizer.json or a vocabulary file"),
+        (spoil_empty, "model: not a Hugging Face model: no config.json"),
+        (spoil_config, "model: config.json is damaged or has an unknown model type"),
+        (spoil_kind, "model: config.json is damaged or has an unknown model type"),
+        (spoil_no_weights, "model: no weights: expected model.safetensors or pytorch_model.bin"),
+        (spoil_cut_weights, "model: the weights are missing, damaged or do not match config.json"),
+        (spoil_pickled_weights, "model: the weights are missing, damaged or do not match config.json"),
+        (spoil_other_size, "model: the weights are missing, damaged or do not match config.json"),
+        (spoil_one_layer, "model: 4 weights are missing, such as encoder.layer.1.output."),
+        (spoil_tokenizer, "model: no tokenizer: expected tokenizer.json or a vocabulary file"),
         (spoil_other_tokenizer, "the tokenizer has token 94, the encoder only 37 tokens"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
@@ -158,13 +158,13 @@ def test_a_bad_folder_is_refused_in_one_line(
 def test_a_modernbert_without_its_tokenizer_is_refused(tmp_path: Path) -> None:
     folder = tiny_modernbert(tmp_path)
     spoil_tokenizer(folder)
-    with pytest.raises(ArtifactError, match=r"has no tokenizer that can be read \(tokenizer.json\)"):
+    with pytest.raises(ArtifactError, match=r"no readable tokenizer \(tokenizer.json\)"):
         load_encoder(folder)
 
 
 def test_an_encoder_with_a_decoder_is_refused(tmp_path: Path) -> None:
     config = T5Config(vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
-    with quiet():
+    with quiet_transformers():
         T5Model(config).save_pretrained(tmp_path)
     with pytest.raises(ArtifactError, match="a t5 model is not an encoder"):
         load_encoder(tmp_path)
@@ -188,7 +188,7 @@ def test_a_hub_id_in_the_cache_opens_with_its_pooling(
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text(commit)
     folder = shutil.copytree(bert, repository / "snapshots" / commit)
-    (folder / OWN_FILE).write_text('{"pooling": "mean", "max_length": 30}')
+    (folder / SAPBERT_FILE).write_text('{"pooling": "mean", "max_length": 30}')
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     encoder = TransformerEncoder.open("somebody/tiny", device="cpu")
 

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from sapbert.encoder.loading import load_encoder
-from sapbert.encoder.model_folder import OWN_FILE, POOLING_FILE, read_pooling, save_model
+from sapbert.encoder.model_folder import (
+    POOLING_FILE,
+    SAPBERT_FILE,
+    save_model,
+    stored_max_length,
+    stored_pooling,
+)
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
 from sapbert.tokens.pooling import Pooling
@@ -17,6 +23,10 @@ NAMES = [" ".join(WORDS[start : start + 1 + start % 9]) for start in range(len(W
     "",
     "Heart  ATTACKS",
 ]
+
+
+def read_pooling(folder: Path) -> tuple[Pooling | None, int | None]:
+    return stored_pooling(folder), stored_max_length(folder)
 
 
 def save(folder: Path, base: Path, pooling: Pooling, max_length: int = 7) -> Path:
@@ -140,6 +150,6 @@ def test_a_foreign_pooling_we_do_not_have_is_refused(
     ],
 )
 def test_a_damaged_file_of_ours_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / OWN_FILE).write_text(text)
+    (tmp_path / SAPBERT_FILE).write_text(text)
     with pytest.raises(ArtifactError, match=message):
         read_pooling(tmp_path)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sapbert.encoder.pca import AlongAxes, along, principal_axes
+from sapbert.encoder.pca import ProjectedEncoder, principal_axes, project
 from tests.index.conftest import NgramEncoder
 
 NAMES = ["heart attack", "cold", ""]
@@ -29,7 +29,7 @@ def test_vectors_of_a_plane_need_two_axes() -> None:
     plane = np.linalg.qr(np.random.default_rng(5).standard_normal((9, 2))).Q.T
     vectors = (drawn(50, 2) @ plane).astype(np.float32)
 
-    flat = along(vectors, principal_axes(vectors, 2))
+    flat = project(vectors, principal_axes(vectors, 2))
 
     assert flat.shape == (50, 2)
     assert flat @ flat.T == pytest.approx(vectors @ vectors.T, abs=1e-5)
@@ -50,7 +50,7 @@ def test_no_axes_keep_more_of_the_vectors(told: tuple[tuple[int, int], int, int]
 def test_what_names_have_in_common_is_spread_over_all_axes() -> None:
     vectors = drawn(500, 64) + np.eye(1, 64, dtype=np.float32)
 
-    held = (along(vectors, principal_axes(vectors, 32)) ** 2).mean(axis=0)
+    held = (project(vectors, principal_axes(vectors, 32)) ** 2).mean(axis=0)
 
     assert (vectors[:, 0] ** 2).mean() > 0.5 * (vectors**2).sum(axis=1).mean()
     assert held.max() < 8 / 32
@@ -72,15 +72,15 @@ def test_a_vector_is_the_same_alone_as_in_company() -> None:
     vectors = drawn(300, 384)
     axes = principal_axes(vectors, 256)
 
-    together = along(vectors, axes)
+    together = project(vectors, axes)
 
-    alone = [along(vectors[row : row + 1], axes)[0] for row in range(len(vectors))]
+    alone = [project(vectors[row : row + 1], axes)[0] for row in range(len(vectors))]
     assert np.array_equal(together, alone)
 
 
 @given(st.integers(1, 6), st.lists(st.lists(st.floats(-1, 1, width=32), min_size=6, max_size=6), max_size=5))
 def test_no_vector_becomes_anything_but_a_number(dimension: int, rows: list[list[float]]) -> None:
-    vectors = along(np.array(rows, np.float32).reshape(-1, 6), np.eye(6, dimension, dtype=np.float32))
+    vectors = project(np.array(rows, np.float32).reshape(-1, 6), np.eye(6, dimension, dtype=np.float32))
 
     assert vectors.shape == (len(rows), dimension)
     assert np.isfinite(vectors).all()
@@ -89,7 +89,7 @@ def test_no_vector_becomes_anything_but_a_number(dimension: int, rows: list[list
 
 def test_names_are_encoded_along_the_axes() -> None:
     axes = principal_axes(NgramEncoder(32).encode(NAMES), 8)
-    cut = AlongAxes(NgramEncoder(32), axes)
+    cut = ProjectedEncoder(NgramEncoder(32), axes)
 
     vectors = cut.encode(NAMES)
 
@@ -101,7 +101,7 @@ def test_names_are_encoded_along_the_axes() -> None:
 
 def test_the_whole_encoder_travels(tmp_path: Path) -> None:
     encoder = NgramEncoder(32)
-    cut = AlongAxes(encoder, np.eye(32, 8, dtype=np.float32))
+    cut = ProjectedEncoder(encoder, np.eye(32, 8, dtype=np.float32))
 
     cut.copy_to(tmp_path / "encoder")
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from transformers import BertJapaneseTokenizer, PreTrainedTokenizerBase
 
 from sapbert.encoder import transformer
-from sapbert.encoder.loading import load_encoder, longest_input
-from sapbert.encoder.model_folder import OWN_FILE
+from sapbert.encoder.loading import load_encoder, max_input_tokens
+from sapbert.encoder.model_folder import SAPBERT_FILE
 from sapbert.encoder.transformer import TransformerEncoder, tokenize
 from sapbert.errors import ConfigError
 from sapbert.protocols import Encoder
@@ -190,7 +190,7 @@ def test_the_longest_name_is_what_the_positions_allow(name: str, limit: int, tmp
     model, tokenizer = load_encoder(FAMILIES[name](tmp_path))
     encoder = TransformerEncoder(model, tokenizer, pooling=Pooling.CLS, max_length=limit)
 
-    assert longest_input(model) == limit
+    assert max_input_tokens(model) == limit
     assert np.isfinite(encoder.encode(["a b c d e " * 50])).all()
     for bad in (limit + 1, 2, 0):
         with pytest.raises(ConfigError, match=f"from 3 to {limit} tokens, got {bad}"):
@@ -199,7 +199,7 @@ def test_the_longest_name_is_what_the_positions_allow(name: str, limit: int, tmp
 
 def test_a_stored_length_beyond_the_positions_is_cut(bert: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(bert, tmp_path / "long")
-    (folder / OWN_FILE).write_text('{"max_length": 512}')
+    (folder / SAPBERT_FILE).write_text('{"max_length": 512}')
     assert TransformerEncoder.open(folder, device="cpu").max_length == POSITIONS
 
 

@@ -34,7 +34,7 @@ from transformers import (
     XLMRobertaTokenizer,
 )
 
-from sapbert.encoder.model_folder import pooler_options, quiet
+from sapbert.encoder.model_folder import quiet_transformers, without_pooler
 
 WIDTH = 32
 POSITIONS = 100
@@ -136,12 +136,12 @@ def _save(
 ) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = kind(config, **pooler_options(kind))
+        model = kind(config, **without_pooler(kind))
         for parameter in model.parameters():
             if parameter.ndim > 1:
                 # The usual start is so close to zero that all names have nearly the same vector.
                 torch.nn.init.normal_(parameter, std=0.5)
-    with quiet():
+    with quiet_transformers():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     return folder

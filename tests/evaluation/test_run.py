@@ -13,7 +13,7 @@ from sapbert.evaluation.benchmarks.loader import EvaluationSet, open_evaluation_
 from sapbert.evaluation.metrics import compute_metrics
 from sapbert.evaluation.rankers import baseline
 from sapbert.evaluation.run import Evaluation, evaluate, write_evaluation
-from sapbert.protocols import Choice
+from sapbert.protocols import RerankRequest
 from tests.conftest import GOLDEN
 from tests.evaluation.conftest import mentions, ranker_answering, small_set
 
@@ -51,11 +51,11 @@ class BySentence:
 
     fingerprint = "by sentence"
 
-    def rerank(self, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
+    def rerank(self, requests: Sequence[RerankRequest]) -> list[NDArray[np.float32]]:
         """Return one score a name."""
         return [
-            np.array([choice.context.endswith(name) for name in choice.names], np.float32)
-            for choice in choices
+            np.array([request.context.endswith(name) for name in request.names], np.float32)
+            for request in requests
         ]
 
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sapbert.encoder.adapters import AdapterSettings, add_adapters
 from sapbert.encoder.loading import load_encoder
-from sapbert.encoder.transformer import TransformerEncoder, cut_to, tokenize
+from sapbert.encoder.transformer import TransformerEncoder, set_truncation, tokenize
 from sapbert.gpu.bert import RowEncoder, RowTensors, supports_rows
 from sapbert.gpu.layers import PLAIN
 from sapbert.gpu.rows import Rows
@@ -171,7 +171,7 @@ def test_what_is_no_plain_bert_is_left_alone(tmp_path: Path) -> None:
 def test_a_stream_gives_the_vectors_of_the_encoder_in_order(pooling: Pooling, tmp_path: Path) -> None:
     encoder = TransformerEncoder.open(tiny_bert(tmp_path), pooling=pooling, max_length=12, device="cpu")
     names = [f"{left} {right}" for left in WORDS[:15] for right in WORDS[:9]]
-    cut_to(encoder.tokenizer, 12)
+    set_truncation(encoder.tokenizer, 12)
     stream = RowStream(
         laid(encoder.model, pooling), encoder.tokenizer.backend_tokenizer, pooling, pad_id=0, rows=3
     )

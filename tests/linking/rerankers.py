@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from sapbert.protocols import Choice
-from sapbert.training.reranking.dataset import LabelledChoice, LabelledChoices
+from sapbert.protocols import RerankRequest
+from sapbert.training.reranking.dataset import RerankerDataset, RerankExample
 from sapbert.training.reranking.trainer import train_reranker
 from sapbert.training.settings import RerankerSettings
 from tests.encoder.tiny import WORDS
@@ -27,18 +27,20 @@ def settings(**changes: object) -> RerankerSettings:
     return RerankerSettings(**{**short, **changes})  # type: ignore[arg-type]
 
 
-def labelled(*, context: bool = True) -> LabelledChoices:
+def labelled(*, context: bool = True) -> RerankerDataset:
     """Twenty mentions of two to four candidates; the right one, which is last, shares the mention's word."""
-    choices = []
+    examples = []
     for number in range(20):
         word = WHOLE[number]
         names = (*WHOLE[number + 1 : number + 2 + number % 3], f"{word} disease")
         scores = tuple(0.9 - 0.1 * place for place in range(len(names)))
         around = f"the chronic {word} of a" if context else ""
-        choices.append(
-            LabelledChoice(Choice(word, names, scores, around), tuple(name == names[-1] for name in names))
+        examples.append(
+            RerankExample(
+                RerankRequest(word, names, scores, around), tuple(name == names[-1] for name in names)
+            )
         )
-    return LabelledChoices(choices=choices, context=context, inputs={"index": {"fingerprint": "f00d"}})
+    return RerankerDataset(examples=examples, context=context, inputs={"index": {"fingerprint": "f00d"}})
 
 
 def train(base: Path, folder: Path, **changes: object) -> Path:

@@ -19,7 +19,7 @@ from sapbert.encoder.onnx import GRAPHS, OnnxEncoder
 from sapbert.encoder.onnx_export.export import export_reranker
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
-from sapbert.protocols import Choice, Reranker
+from sapbert.protocols import Reranker, RerankRequest
 from tests.conftest import GOLDEN
 from tests.encoder.tiny import WORDS
 from tests.linking.rerankers import answering, labelled, train
@@ -27,11 +27,13 @@ from tests.training.conftest import one_thread as one_thread
 from tests.training.conftest import tiny_base as tiny_base
 
 EXAMPLE = GOLDEN.parents[1] / "examples" / "ask_model.py"
-CHOICES = [
-    Choice("fever", ("common cold", "fever", "heart"), (0.9, 0.8, 0.7), "A chronic fever of the heart."),
-    Choice("fever", ("common cold", "fever", "heart"), (0.9, 0.8, 0.7)),
-    Choice("", ("a",), (0.0,)),
-    Choice("感冒 \ud800", ("fever [SEP] cold", "", "fever"), (-1.0, 1.0, 1.0), "no such mention"),
+REQUESTS = [
+    RerankRequest(
+        "fever", ("common cold", "fever", "heart"), (0.9, 0.8, 0.7), "A chronic fever of the heart."
+    ),
+    RerankRequest("fever", ("common cold", "fever", "heart"), (0.9, 0.8, 0.7)),
+    RerankRequest("", ("a",), (0.0,)),
+    RerankRequest("感冒 \ud800", ("fever [SEP] cold", "", "fever"), (-1.0, 1.0, 1.0), "no such mention"),
 ]
 
 
@@ -71,21 +73,23 @@ def reranker(request: pytest.FixtureRequest, trained: Path, exported: Path) -> I
         yield CrossEncoder(variant, read_head(exported))
 
 
-def test_each_candidate_of_each_choice_gets_one_finite_score(reranker: Reranker) -> None:
-    scores = reranker.rerank(CHOICES)
+def test_each_candidate_of_each_request_gets_one_finite_score(reranker: Reranker) -> None:
+    scores = reranker.rerank(REQUESTS)
 
-    assert [len(own) for own in scores] == [len(choice.names) for choice in CHOICES]
+    assert [len(own) for own in scores] == [len(request.names) for request in REQUESTS]
     assert all(np.isfinite(own).all() for own in scores)
 
 
-def test_no_choices_give_no_scores(reranker: Reranker) -> None:
+def test_no_requests_give_no_scores(reranker: Reranker) -> None:
     assert list(reranker.rerank([])) == []
 
 
 @given(
     st.lists(
         st.builds(
-            lambda mention, names, context: Choice(mention, tuple(names), (0.5,) * len(names), context),
+            lambda mention, names, context: RerankRequest(
+                mention, tuple(names), (0.5,) * len(names), context
+            ),
             st.sampled_from(WORDS),
             st.lists(st.sampled_from(WORDS), min_size=1, max_size=4),
             st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join),
@@ -94,15 +98,15 @@ def test_no_choices_give_no_scores(reranker: Reranker) -> None:
     )
 )
 @settings(max_examples=10)
-def test_company_does_not_change_a_score(reranker: Reranker, choices: list[Choice]) -> None:
-    together = reranker.rerank(choices)
-    for choice, own in zip(choices, together, strict=True):
-        np.testing.assert_allclose(own, reranker.rerank([choice])[0], atol=1e-4)
+def test_company_does_not_change_a_score(reranker: Reranker, requests: list[RerankRequest]) -> None:
+    together = reranker.rerank(requests)
+    for request, own in zip(requests, together, strict=True):
+        np.testing.assert_allclose(own, reranker.rerank([request])[0], atol=1e-4)
 
 
 def test_asking_twice_gives_the_same_scores_and_fingerprint(reranker: Reranker) -> None:
     before = reranker.fingerprint
-    for own, again in zip(reranker.rerank(CHOICES), reranker.rerank(CHOICES), strict=True):
+    for own, again in zip(reranker.rerank(REQUESTS), reranker.rerank(REQUESTS), strict=True):
         np.testing.assert_array_equal(own, again)
     assert isinstance(before, str)
     assert reranker.fingerprint == before
@@ -112,20 +116,20 @@ def test_asking_twice_gives_the_same_scores_and_fingerprint(reranker: Reranker) 
 
 
 def test_the_graph_scores_as_torch_does(trained: Path, exported: Path) -> None:
-    choices = [own.choice for own in labelled().choices] + CHOICES
+    requests = [own.request for own in labelled().examples] + REQUESTS
     torch = CrossEncoder(TransformerEncoder.open(trained / ENCODER, device="cpu"), read_head(trained))
     for variant, close in zip(GRAPHS, (1e-3, 0.5), strict=True):
         graph = CrossEncoder(OnnxEncoder.open(exported / ENCODER, variant=variant), read_head(exported))
-        for own, other in zip(torch.rerank(choices), graph.rerank(choices), strict=True):
+        for own, other in zip(torch.rerank(requests), graph.rerank(requests), strict=True):
             np.testing.assert_allclose(own, other, atol=close)
 
 
-def test_many_choices_are_scored_piece_by_piece(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    choices = [own.choice for own in labelled().choices]
+def test_many_requests_are_scored_in_batches(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = [own.request for own in labelled().examples]
     reranker = CrossEncoder.open(exported, threads=1)
-    whole = reranker.rerank(choices)
-    monkeypatch.setattr("sapbert.encoder.cross_encoder._CHOICES", 3)
-    for own, again in zip(whole, reranker.rerank(choices), strict=True):
+    whole = reranker.rerank(requests)
+    monkeypatch.setattr("sapbert.encoder.cross_encoder._REQUESTS_PER_BATCH", 3)
+    for own, again in zip(whole, reranker.rerank(requests), strict=True):
         np.testing.assert_allclose(own, again, atol=1e-5)
 
 
@@ -159,13 +163,13 @@ def test_a_damaged_reranker_is_refused(trained: Path, exported: Path, tmp_path: 
 # The language model
 
 
-def test_a_language_model_is_asked_and_its_choice_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_candidate_that_a_language_model_picks_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
     with answering("3", asked) as url:
         monkeypatch.setenv("RERANKER_URL", url)
         monkeypatch.setenv("RERANKER_MODEL", "stub")
         monkeypatch.setenv("RERANKER_KEY", "secret")
-        [scores] = ask_model()().rerank(CHOICES[:1])
+        [scores] = ask_model()().rerank(REQUESTS[:1])
 
     assert scores.tolist() == [0, 0, 1]
     [question] = asked
@@ -175,11 +179,11 @@ def test_a_language_model_is_asked_and_its_choice_comes_first(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("reply", ["none of them", "17", ""])
-def test_what_is_no_choice_leaves_the_order(reply: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_reply_leaves_the_order(reply: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with answering(reply, []) as url:
         monkeypatch.setenv("RERANKER_URL", url)
         monkeypatch.setenv("RERANKER_MODEL", "stub")
-        assert ask_model()().rerank(CHOICES[:1])[0].tolist() == [0, 0, 0]
+        assert ask_model()().rerank(REQUESTS[:1])[0].tolist() == [0, 0, 0]
 
 
 def test_one_candidate_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +191,7 @@ def test_one_candidate_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
     with answering("1", asked) as url:
         monkeypatch.setenv("RERANKER_URL", url)
         monkeypatch.setenv("RERANKER_MODEL", "stub")
-        ask_model()().rerank(CHOICES[2:3])
+        ask_model()().rerank(REQUESTS[2:3])
     assert asked == []
 
 
@@ -199,9 +203,9 @@ def test_what_is_wrong_with_a_server_is_told(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("RERANKER_URL", url)
         monkeypatch.setenv("RERANKER_MODEL", "stub")
         with pytest.raises(SapbertError, match=r"returned no answer: .*no such model"):
-            ask_model()().rerank(CHOICES[:1])
+            ask_model()().rerank(REQUESTS[:1])
     with pytest.raises(SapbertError, match=r"127\.0\.0\.1:\d+/v1 returned no answer: .*refused"):
-        ask_model()().rerank(CHOICES[:1])  # of the same server, which is gone
+        ask_model()().rerank(REQUESTS[:1])  # of the same server, which is gone
 
 
 def test_a_refusal_by_a_server_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,4 +213,4 @@ def test_a_refusal_by_a_server_is_told_with_its_address(monkeypatch: pytest.Monk
         monkeypatch.setenv("RERANKER_URL", url)
         monkeypatch.setenv("RERANKER_MODEL", "stub")
         with pytest.raises(SapbertError, match=r"/v1 returned no answer: HTTP Error 401"):
-            ask_model()().rerank(CHOICES[:1])
+            ask_model()().rerank(REQUESTS[:1])

@@ -17,15 +17,15 @@ from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.calibration.model import Platt
 from sapbert.linking.candidate import Candidate
 from sapbert.linking.linker import Linker
-from sapbert.linking.reranker_examples import label_choices
+from sapbert.linking.reranker_examples import rerank_examples
 from sapbert.linking.reranking import RERANK_DEPTH, open_reranker, rerank
 from sapbert.linking.search import DenseSearch
 from sapbert.linking.settings import LinkSettings, Method
 from sapbert.mentions import LabelledMention
-from sapbert.protocols import Choice
+from sapbert.protocols import RerankRequest
 from tests.linking.conftest import Bench
 
-Score = Callable[[Choice], Sequence[float]]
+Score = Callable[[RerankRequest], Sequence[float]]
 
 
 class Told:
@@ -34,16 +34,16 @@ class Told:
     fingerprint = "told"
 
     def __init__(self, score: Score) -> None:
-        self.asked: list[Choice] = []
+        self.asked: list[RerankRequest] = []
         self._score = score
 
-    def rerank(self, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
-        self.asked.extend(choices)
-        return [np.array(self._score(choice), np.float32) for choice in choices]
+    def rerank(self, requests: Sequence[RerankRequest]) -> list[NDArray[np.float32]]:
+        self.asked.extend(requests)
+        return [np.array(self._score(request), np.float32) for request in requests]
 
 
-def backwards(choice: Choice) -> list[float]:
-    return [-score for score in choice.scores]
+def backwards(request: RerankRequest) -> list[float]:
+    return [-score for score in request.scores]
 
 
 def again(bench: Bench, score: Score) -> tuple[Linker, Told]:
@@ -62,7 +62,9 @@ def test_candidates_come_in_the_order_of_the_reranker_with_both_scores(bench: Be
     assert [found.rerank_score for found in answer] == pytest.approx([-found.score for found in answer])
     assert {found.matched_by for found in answer} == {"reranked"}
     names = tuple(found.matched_name for found in plain)
-    assert told.asked == [Choice("hart atack", names, tuple(f.score for f in plain), "had a hart atack")]
+    assert told.asked == [
+        RerankRequest("hart atack", names, tuple(f.score for f in plain), "had a hart atack")
+    ]
 
 
 def test_more_candidates_are_looked_at_than_are_wanted(bench: Bench) -> None:
@@ -72,7 +74,7 @@ def test_more_candidates_are_looked_at_than_are_wanted(bench: Bench) -> None:
 
 
 def test_names_that_equal_the_mention_stay_in_front(bench: Bench) -> None:
-    linker, _ = again(bench, lambda choice: list(range(len(choice.names))))
+    linker, _ = again(bench, lambda request: list(range(len(request.names))))
     [answer] = linker.link(["COLD"], k=4)
 
     assert [found.concept_id for found in bench.linker.link(["COLD"], k=2)[0]] == ["hp:1", "mesh:D2"]
@@ -84,9 +86,9 @@ def test_names_that_equal_the_mention_stay_in_front(bench: Bench) -> None:
 
 
 def test_context_tells_what_is_meant(bench: Bench) -> None:
-    def weather(choice: Choice) -> list[float]:
+    def weather(request: RerankRequest) -> list[float]:
         # Both concepts are called cold; the first is a temperature.
-        return [1.0 if place == 0 and "weather" in choice.context else 0.5 for place in range(4)]
+        return [1.0 if place == 0 and "weather" in request.context else 0.5 for place in range(4)]
 
     linker, told = again(bench, weather)
     contexts = ["cold weather", "a cold weather", "cold weather"]
@@ -133,10 +135,10 @@ def test_a_calibration_does_not_go_with_a_reranker(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda choice: [1.0],
-        lambda choice: [np.nan] * len(choice.names),
-        lambda choice: [np.inf] * len(choice.names),
-        lambda choice: [[1.0]] * len(choice.names),
+        lambda request: [1.0],
+        lambda request: [np.nan] * len(request.names),
+        lambda request: [np.inf] * len(request.names),
+        lambda request: [[1.0]] * len(request.names),
     ],
 )
 def test_scores_that_are_none_are_refused(bench: Bench, wrong: Score) -> None:
@@ -145,7 +147,7 @@ def test_scores_that_are_none_are_refused(bench: Bench, wrong: Score) -> None:
 
 
 def test_a_reranker_that_forgets_mentions_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Told, "rerank", lambda self, choices: [])
+    monkeypatch.setattr(Told, "rerank", lambda self, requests: [])
     with pytest.raises(ConfigError, match="scores for 0 of 1 mentions"):
         again(bench, backwards)[0].link(["hart atack"])
 
@@ -154,7 +156,7 @@ def test_a_reranker_that_forgets_mentions_is_refused(bench: Bench, monkeypatch: 
 def test_what_are_no_scores_at_all_is_told(
     bench: Bench, wrong: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Told, "rerank", lambda self, choices: wrong)
+    monkeypatch.setattr(Told, "rerank", lambda self, requests: wrong)
     with pytest.raises(ConfigError, match="one array of scores per mention"):
         again(bench, backwards)[0].link(["hart atack"])
 
@@ -189,17 +191,17 @@ def test_the_candidates_of_labelled_mentions_say_which_are_right(bench: Bench) -
         LabelledMention("hart atack", frozenset(["mesh:D9", "mesh:D404"])),  # the first is an alias
         LabelledMention("unheard of", frozenset(["mesh:D404"])),
     ]
-    made = label_choices(bench.linker, labelled, candidates=3, context=True, inputs={"a": {}})
+    made = rerank_examples(bench.linker, labelled, candidates=3, context=True, inputs={"a": {}})
 
-    assert [(own.choice.mention, own.choice.context) for own in made.choices] == [
+    assert [(own.request.mention, own.request.context) for own in made.examples] == [
         ("cold", "a cold"),
         ("cold", "so cold"),
         ("hart atack", ""),
     ]
-    assert [sum(own.right) for own in made.choices] == [1, 2, 1]
-    assert all(len(own.right) == len(own.choice.names) == 3 for own in made.choices)
+    assert [sum(own.is_right) for own in made.examples] == [1, 2, 1]
+    assert all(len(own.is_right) == len(own.request.names) == 3 for own in made.examples)
     [heart] = bench.linker.link(["hart atack"], k=3)
-    assert made.choices[2].choice.names == tuple(found.matched_name for found in heart)
+    assert made.examples[2].request.names == tuple(found.matched_name for found in heart)
     assert (made.context, made.inputs) == (True, {"a": {}})
 
 
@@ -207,14 +209,14 @@ def test_what_is_learned_is_what_the_search_found(bench: Bench) -> None:
     [[nearest]] = bench.linker.link(["hart atack"], k=1)
     bench.linker.add_mentions([("hart atack", "hp:2")])  # which then answers before the search does
     labelled = [LabelledMention("hart atack", frozenset(["mesh:D1"]))]
-    [made] = label_choices(bench.linker, labelled, candidates=3, context=False, inputs={}).choices
+    [made] = rerank_examples(bench.linker, labelled, candidates=3, context=False, inputs={}).examples
 
-    assert (made.choice.names[0], made.choice.scores[0]) == (nearest.matched_name, nearest.score)
+    assert (made.request.names[0], made.request.scores[0]) == (nearest.matched_name, nearest.score)
 
 
 def test_mentions_of_another_vocabulary_are_refused(bench: Bench) -> None:
     with pytest.raises(SapbertError, match="no mention has a concept of the index"):
-        label_choices(
+        rerank_examples(
             bench.linker, [LabelledMention("a", frozenset(["y:1"]))], candidates=3, context=False, inputs={}
         )
 
@@ -234,7 +236,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "number = 3\n"
         "class Unnamed:\n"
         "    fingerprint = 3\n"
-        "    def rerank(self, choices): return []\n"
+        "    def rerank(self, requests): return []\n"
         "def fails(): raise TypeError('my own')\n"
     )
     (tmp_path / "unclosed.py").write_text("made = (\n")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sapbert.tokens.batching import TokenRows, encode_distinct, plan_batches, plan_equal_batches
+from sapbert.tokens.batching import TokenRows, encode_distinct, plan_batches, plan_equal_length_batches
 
 lengths = st.lists(st.integers(min_value=0, max_value=40), max_size=60)
 sequences = st.lists(st.lists(st.integers(min_value=1, max_value=99), max_size=6), min_size=1, max_size=8)
@@ -101,7 +101,7 @@ def test_a_span_of_rows_is_those_rows(rows: list[list[int]], data: st.DataObject
 
 @given(st.lists(st.integers(0, 70), max_size=60), st.integers(1, 200))
 def test_equal_batches_hold_every_sequence_once_and_one_length_each(lengths: list[int], tokens: int) -> None:
-    batches = plan_equal_batches(lengths, tokens=tokens)
+    batches = plan_equal_length_batches(lengths, tokens=tokens)
 
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
     for batch in batches:
@@ -110,9 +110,9 @@ def test_equal_batches_hold_every_sequence_once_and_one_length_each(lengths: lis
 
 
 def test_equal_batches_are_as_large_as_the_budget_allows() -> None:
-    assert [len(batch) for batch in plan_equal_batches([4] * 7, tokens=12)] == [3, 3, 1]
+    assert [len(batch) for batch in plan_equal_length_batches([4] * 7, tokens=12)] == [3, 3, 1]
     with pytest.raises(ValueError, match="room for one token"):
-        plan_equal_batches([1], tokens=0)
+        plan_equal_length_batches([1], tokens=0)
 
 
 @given(st.lists(st.sampled_from("abcde"), max_size=20), st.integers(1, 7))

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
 from sapbert.encoder.loading import load_encoder
-from sapbert.encoder.transformer import cut_to
-from sapbert.tokens.tokenizer import split
+from sapbert.encoder.transformer import set_truncation
+from sapbert.tokens.tokenizer import tokenize_names
 from tests.encoder.tiny import FAMILIES
 
 
@@ -24,9 +24,9 @@ def tokenizer(
 def test_special_tokens_are_those_that_the_tokenizer_tells(
     tokenizer: PreTrainedTokenizerBase, names: list[str], max_length: int
 ) -> None:
-    cut_to(tokenizer, max_length)
+    set_truncation(tokenizer, max_length)
     backend = tokenizer.backend_tokenizer
-    found = split(backend, ["", *names])
+    found = tokenize_names(backend, ["", *names])
     rows = backend.encode_batch(["", *names])
 
     assert found.ids.tolist() == [token for row in rows for token in row.ids]

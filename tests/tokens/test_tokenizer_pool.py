@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from sapbert.encoder.transformer import TransformerEncoder, cut_to
+from sapbert.encoder.transformer import TransformerEncoder, set_truncation
 from sapbert.errors import SapbertError
 from sapbert.gpu import stream
 from sapbert.gpu.bert import RowEncoder
 from sapbert.gpu.layers import PLAIN
 from sapbert.tokens.pooling import Pooling
-from sapbert.tokens.tokenizer import split
-from sapbert.tokens.tokenizer_pool import TokenProcesses
+from sapbert.tokens.tokenizer import tokenize_names
+from sapbert.tokens.tokenizer_pool import TokenizerPool
 from tests.encoder.tiny import WORDS, tiny_bert
 
 
@@ -23,30 +23,30 @@ from tests.encoder.tiny import WORDS, tiny_bert
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> TransformerEncoder:
     folder = tiny_bert(tmp_path_factory.mktemp("bert"))
     opened = TransformerEncoder.open(folder, max_length=6, device="cpu")
-    cut_to(opened.tokenizer, 6)
+    set_truncation(opened.tokenizer, 6)
     return opened
 
 
 def test_processes_split_names_as_one_does(encoder: TransformerEncoder) -> None:
     backend = encoder.tokenizer.backend_tokenizer
     windows = [[f"{left} {right}" for right in WORDS[:9]] for left in ("heart", "fever \ud800", "é\n", "")]
-    with TokenProcesses(backend, 2) as processes, ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(processes.split, windows))
+    with TokenizerPool(backend, 2) as processes, ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(processes.tokenize, windows))
     for window, tokens in zip(windows, found, strict=True):
-        expected = split(backend, window)
+        expected = tokenize_names(backend, window)
         assert tokens.ids.tolist() == expected.ids.tolist()
         assert tokens.special.tolist() == expected.special.tolist()
         assert tokens.offsets.tolist() == expected.offsets.tolist()
 
 
 def test_a_process_that_is_killed_is_told_of_in_one_line(encoder: TransformerEncoder) -> None:
-    with TokenProcesses(encoder.tokenizer.backend_tokenizer, 1) as processes:
+    with TokenizerPool(encoder.tokenizer.backend_tokenizer, 1) as processes:
         only = processes._free.get()
         os.kill(only._process.pid, signal.SIGKILL)
         only._process.wait()
         processes._free.put(only)
-        with pytest.raises(SapbertError, match="a process that tokenises names has ended"):
-            processes.split(["fever"])
+        with pytest.raises(SapbertError, match="a tokenizer process ended unexpectedly"):
+            processes.tokenize(["fever"])
 
 
 def test_a_stream_with_processes_gives_the_vectors_of_the_encoder(encoder: TransformerEncoder) -> None:
@@ -67,7 +67,7 @@ def test_few_names_or_cores_need_no_processes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_no_process_is_left_behind(encoder: TransformerEncoder) -> None:
-    with TokenProcesses(encoder.tokenizer.backend_tokenizer, 1) as processes:
+    with TokenizerPool(encoder.tokenizer.backend_tokenizer, 1) as processes:
         only = processes._free.get()
         processes._free.put(only)
     assert only._process.returncode is not None

@@ -1,18 +1,18 @@
-"""Adapters: few parameters inside a base that stays as it is.
+"""Adapters: a few trained parameters inside a frozen base.
 
 `add_adapters` builds the paper's variant: a Pfeiffer bottleneck after the feed-forward block of every layer
-and one invertible adapter after the embeddings. In a layer with input x and feed-forward output h the
-bottleneck reads what the base would have passed on and corrects the sum below the base's own LayerNorm:
+and one invertible adapter after the embeddings. In a layer with input x and feed-forward output h, the
+bottleneck takes the layer's output and adds its correction before the base's LayerNorm:
 
     LayerNorm(x + h + up(relu(down(LayerNorm(x + h)))))
 
-That needs only the LayerNorm's input and output, so adapters hang on the base's modules as forward hooks: no
-module is replaced and no parameter renamed. Up-projections start at zero, so a fresh adapter model gives
-exactly the vectors of its base. ModernBERT normalises before its blocks; there, as AdapterHub does in such
-layers, the bottleneck reads and corrects the sum x + h that leaves the layer.
+That needs only the LayerNorm's input and output, so adapters are forward hooks on the base's modules: no
+module is replaced and no parameter renamed. Up-projections start at zero, so a new adapter model gives
+exactly the vectors of its base. ModernBERT normalizes before its blocks; there, as in AdapterHub, the
+bottleneck takes and corrects the sum x + h that leaves the layer.
 
-A bottleneck is not linear, so it cannot be merged into the base, and what comes out is no ordinary Hugging
-Face model. It travels as two things: the name of the base, and the folder of `save_adapters`.
+A bottleneck is not linear, so it cannot be merged into the base, and the result is not an ordinary Hugging
+Face model. It is stored as the name of the base and the folder of `save_adapters`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _Hook = Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterSettings:
-    """How large the adapters are."""
+    """Size of the adapters."""
 
     reduction: int = 16
-    """Width of the encoder over width of a bottleneck; the paper's variants are 1 (13 %) and 16 (1 %)."""
+    """Hidden size divided by bottleneck size; the paper uses 1 (13 % of the parameters) and 16 (1 %)."""
 
     def __post_init__(self) -> None:
         if self.reduction < 1:
@@ -54,7 +54,7 @@ class AdapterSettings:
 
 
 class Bottleneck(nn.Module):
-    """Two linear maps through a narrow middle; zero until it is trained."""
+    """Down-projection, ReLU and up-projection; its output is zero until it is trained."""
 
     def __init__(self, width_in: int, width_out: int, *, reduction: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Bottleneck(nn.Module):
             nn.init.zeros_(zero)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return what is to be added.  # (..., width_in) -> (..., width_out)"""
+        """Return the correction to add.  # (..., width_in) -> (..., width_out)"""
         result: Tensor = self.up(torch.relu(self.down(hidden)))
         return result
 
@@ -87,17 +87,11 @@ class InvertibleAdapter(nn.Module):
         left = left + self.shift_left(right)
         return torch.cat((left, right + self.shift_right(left)), dim=-1)
 
-    def inverse(self, hidden: Tensor) -> Tensor:
-        """Undo `forward`; an encoder never does, a decoder over the same embeddings would.  # (..., width)"""
-        left, right = hidden[..., : self.left], hidden[..., self.left :]
-        right = right - self.shift_right(left)
-        return torch.cat((left - self.shift_left(right), right), dim=-1)
-
 
 def add_adapters(model: PreTrainedModel, settings: AdapterSettings, *, seed: int = 0) -> None:
-    """Freeze `model` and put adapters into it, which alone will be trained.
+    """Freeze `model` and add trainable adapters to it.
 
-    Their parameters are part of `model.state_dict()`, under names that end the path of a base module with
+    Their parameters are part of `model.state_dict()`, named as the path of a base module followed by
     `.adapter`; the names of the base do not change.
     """
     layers, hook = _layers(model)
@@ -105,7 +99,7 @@ def add_adapters(model: PreTrainedModel, settings: AdapterSettings, *, seed: int
         raise ValueError("this model has adapters already")
     width = int(model.config.hidden_size)
     if settings.reduction > width:
-        raise ConfigError(f"reduction {settings.reduction} leaves nothing of {width} dimensions; take 16")
+        raise ConfigError(f"reduction {settings.reduction} exceeds the {width} dimensions; use 16")
     model.requires_grad_(requires_grad=False)
     with _seeded(seed):
         _attach(model.get_submodule("embeddings"), InvertibleAdapter(width), _after_embeddings)
@@ -114,19 +108,19 @@ def add_adapters(model: PreTrainedModel, settings: AdapterSettings, *, seed: int
 
 
 def trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters an optimizer should see."""
+    """Return the parameters that an optimizer updates."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def count_parameters(model: nn.Module) -> tuple[int, int]:
-    """Return how many parameters are trained, adapters or else all, and how many the base has."""
+    """Return the number of trained parameters (of the adapters, if any, else all) and those of the base."""
     adapters = sum(weight.numel() for weight in _adapter_weights(model).values())
     base = sum(parameter.numel() for parameter in model.parameters()) - adapters
     return adapters or base, base
 
 
 def reduction_of(model: nn.Module) -> int | None:
-    """Return the reduction of the adapters of `model`, None where it has none."""
+    """Return the reduction of the adapters of `model`, None if it has no adapters."""
     for name, module in model.named_modules():
         if name.endswith(f".{_CHILD}") and isinstance(module, Bottleneck):
             return module.reduction
@@ -134,7 +128,7 @@ def reduction_of(model: nn.Module) -> int | None:
 
 
 def save_adapters(model: PreTrainedModel, folder: Path, *, overwrite: bool = False) -> None:
-    """Write the adapters of `model`, without its base, as an artifact that knows its base."""
+    """Write the adapters of `model`, without its base, as an artifact that names the base."""
     weights = _adapter_weights(model)
     if not weights:
         raise ValueError("this model has no adapters")
@@ -143,7 +137,7 @@ def save_adapters(model: PreTrainedModel, folder: Path, *, overwrite: bool = Fal
         draft.seal(
             KIND,
             settings={"reduction": reduction_of(model)},
-            inputs={"base": {"name": _place(model), "fingerprint": _base_fingerprint(model)}},
+            inputs={"base": {"name": _base_name(model), "fingerprint": _base_fingerprint(model)}},
             counts={"parameters": sum(weight.numel() for weight in weights.values())},
         )
 
@@ -154,39 +148,39 @@ def base_of(folder: Path) -> str:
 
 
 def load_adapters(model: PreTrainedModel, folder: Path) -> None:
-    """Freeze `model` and put the adapters at `folder` into it; it must be the base they were trained on.
+    """Freeze `model` and add the adapters at `folder`; it must be the base they were trained on.
 
     Load the base in the precision it was trained in, and convert afterwards.
     """
     manifest = load_manifest(folder, kind=KIND)
-    trained_on, found = manifest.inputs["base"]["fingerprint"], _base_fingerprint(model)
-    if trained_on != found:
+    trained_on, actual = manifest.inputs["base"]["fingerprint"], _base_fingerprint(model)
+    if trained_on != actual:
         base = manifest.inputs["base"]["name"] or "a base without a name"
         raise ArtifactError(
             f"{folder} was trained on {base} ({trained_on}) and does not fit "
-            f"{model.name_or_path or 'this base'} ({found}); load the first, in the same precision"
+            f"{model.name_or_path or 'this base'} ({actual}); load the former, in the same precision"
         )
     add_adapters(model, AdapterSettings(**manifest.settings))
     weights = load_file(folder / _WEIGHTS)
     if weights.keys() != _adapter_weights(model).keys():
         raise ArtifactError(
-            f"{folder} was written by sapbert {manifest.sapbert}, whose adapters differ from ours"
+            f"{folder} was written by sapbert {manifest.sapbert}, whose adapters have other parameters"
         )
     model.load_state_dict(weights, strict=False)
 
 
 def _layers(model: PreTrainedModel) -> tuple[list[nn.Module], _Hook]:
-    """Find the module of each layer that carries its adapter, and the hook that applies it there."""
+    """Return the module of each layer that gets an adapter, and the hook that applies it."""
     config = model.config
     if config.model_type == "modernbert" and hasattr(model, "layers"):
         return list(model.get_submodule("layers").children()), _after_layer
     norms = [module for name, module in model.named_modules() if _NORM.fullmatch(name)]
-    # ELECTRA's small models widen their embeddings on the way to the first layer.
+    # ELECTRA's small models project their embeddings to a larger size before the first layer.
     widened = getattr(config, "embedding_size", config.hidden_size) != config.hidden_size
     if len(norms) != config.num_hidden_layers or widened or not hasattr(model, "embeddings"):
         raise ConfigError(
-            f"no place for adapters in {type(model).__name__}: BERT, RoBERTa, XLM-R, MPNet and ModernBERT "
-            "have one, loaded without a head (AutoModel); LoRA works for others"
+            f"adapters do not support {type(model).__name__}: use BERT, RoBERTa, XLM-R, MPNet or ModernBERT, "
+            "loaded without a head (AutoModel), or train with LoRA"
         )
     return norms, _around_norm
 
@@ -216,14 +210,14 @@ def _adapter_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in model.state_dict().items() if _CHILD in name.split(".")}
 
 
-def _place(model: PreTrainedModel) -> str:
-    """Say where the base is, in a way that holds from any working directory."""
+def _base_name(model: PreTrainedModel) -> str:
+    """Return the name of the base, as an absolute path if it is a folder."""
     name = str(model.name_or_path)
     return os.path.abspath(name) if name and Path(name).is_dir() else name
 
 
 def _base_fingerprint(model: nn.Module) -> str:
-    """Identify the weights below the adapters; not the pooler's, which many bases lack and get at random."""
+    """Digest of the base's weights without the pooler's, which many bases lack and get at random."""
     adapters = _adapter_weights(model)
     base = {name: value for name, value in model.named_parameters() if name not in adapters}
     return fingerprint_of(
@@ -238,7 +232,7 @@ def _digest(parameter: Tensor) -> str:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Draw from `seed` inside, and leave torch's own generator as if nothing had been drawn."""
+    """Seed torch's generator inside the block, and restore its state afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield

@@ -27,7 +27,7 @@ from sapbert.encoder.packing import PackedNames, supports_packing
 from sapbert.gpu.bert import RowEncoder, RowTensors, supports_rows
 from sapbert.gpu.rows import Rows
 from sapbert.gpu.transfer import to_device
-from sapbert.tokens.batching import Rectangle, TokenRows, plan_batches
+from sapbert.tokens.batching import PaddedBatch, TokenRows, plan_batches
 from sapbert.tokens.pooling import Pooling, pool
 
 
@@ -108,7 +108,7 @@ def encode_padded(
 
 
 def _encode_rectangle(
-    model: PreTrainedModel, batch: Rectangle, pooling: Pooling, dtype: torch.dtype | None
+    model: PreTrainedModel, batch: PaddedBatch, pooling: Pooling, dtype: torch.dtype | None
 ) -> Tensor:
     ids, attention, special = (
         to_device(part, model.device) for part in (batch.ids, batch.attention, batch.special)

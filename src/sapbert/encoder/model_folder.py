@@ -1,13 +1,13 @@
 """The folder of a trained encoder: a Hugging Face model that sentence-transformers opens too.
 
-Beside weights, tokenizer and configuration lie `sapbert.json`, which says how the encoder was trained to be
-used (pooling, longest name and, where it was learned, the weight of spelling), and the files that make
-sentence-transformers do the same. It knows only two of our poolings, cls and mean. With another one those
-files are left out: they could only be wrong.
+Besides weights, tokenizer and configuration it contains `sapbert.json`, with the settings that the encoder
+was trained with (pooling, maximum length and, if it was learned, the weight of the n-gram score), and the
+files that make sentence-transformers use the same settings. sentence-transformers supports only cls and mean
+pooling; with another pooling its files are left out, since they could only be wrong.
 
-An encoder with adapters is its base, which has a place of its own, and what `adapter/` holds. Its folder has
-no weights, and config.json names a kind of model that is ours: a program that knows nothing of our adapters
-must not open it as if it were the base.
+An encoder with adapters consists of its base, which is stored elsewhere, and the folder `adapter/`. The
+folder then has no weights, and its config.json names a model type of our own, so that programs that do not
+support our adapters do not open it as if it were the base.
 
 Reading needs no torch.
 """
@@ -30,14 +30,14 @@ from sapbert.tokens.pooling import Pooling
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-OWN_FILE = "sapbert.json"
+SAPBERT_FILE = "sapbert.json"
 POOLING_FILE = "1_Pooling/config.json"
 LENGTH_FILE = "sentence_bert_config.json"
 MODULES_FILE = "modules.json"
 ADAPTER_FOLDER = "adapter"
 SPARSE_WEIGHT = "sparse_weight"
 _FLAGS = {Pooling.CLS: "pooling_mode_cls_token", Pooling.MEAN: "pooling_mode_mean_tokens"}
-"""What sentence-transformers calls the poolings it shares with us."""
+"""Poolings that sentence-transformers supports → their flags in its settings."""
 _MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
 
 logger = logging.getLogger(__name__)
@@ -53,30 +53,32 @@ def save_model(
     card: str,
     sparse_weight: float = 0.0,
 ) -> None:
-    """Write an encoder, how it is used, and its model card to `folder`, which is made if needed.
+    """Write an encoder, its settings and its model card to `folder`, which is created if needed.
 
-    Of an encoder with adapters these alone are written, with the name of its base. `sparse_weight` is what
-    spelling counts beside its vectors, where that was learned with it.
+    Of an encoder with adapters only the adapters are written, with the name of the base. `sparse_weight` is
+    the weight of the n-gram score relative to the dense score, if it was learned with the encoder.
     """
     from sapbert.encoder.adapters import reduction_of, save_adapters
 
     folder.mkdir(parents=True, exist_ok=True)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        # Both are left over from the last call, and would be obeyed by whoever opens tokenizer.json.
+        # Both are left over from the last call, and would be applied wherever tokenizer.json is opened.
         backend.no_truncation()
         backend.no_padding()
-    own: dict[str, Any] = {"pooling": pooling.value, "max_length": max_length}
-    _write_json(folder / OWN_FILE, {**own, SPARSE_WEIGHT: sparse_weight} if sparse_weight else own)
+    settings: dict[str, Any] = {"pooling": pooling.value, "max_length": max_length}
+    if sparse_weight:
+        settings[SPARSE_WEIGHT] = sparse_weight
+    _write_json(folder / SAPBERT_FILE, settings)
     (folder / "README.md").write_text(card, encoding="utf-8")
     (folder / MODULES_FILE).unlink(missing_ok=True)
-    with quiet():
+    with quiet_transformers():
         tokenizer.save_pretrained(folder)
     if reduction_of(model) is not None:
         save_adapters(model, folder / ADAPTER_FOLDER)
         _write_json(folder / "config.json", {"model_type": "sapbert-adapter"})
         return
-    with quiet():
+    with quiet_transformers():
         model.save_pretrained(folder)
     if pooling in _FLAGS:
         _write_sentence_transformers(folder, model, pooling, max_length)
@@ -85,7 +87,7 @@ def save_model(
 
 
 def adapters_in(folder: Path) -> Path | None:
-    """Return where the adapters of the model in `folder` are, None where it is an ordinary model."""
+    """Return the folder of the adapters of the model in `folder`, None if it has no adapters."""
     adapters = folder / ADAPTER_FOLDER
     return adapters if (adapters / MANIFEST).is_file() else None
 
@@ -102,30 +104,26 @@ def _write_sentence_transformers(
     (folder / POOLING_FILE).parent.mkdir(exist_ok=True)
     _write_json(folder / POOLING_FILE, {"word_embedding_dimension": model.config.hidden_size, **flags})
     length = {"max_seq_length": max_length, "do_lower_case": False}
-    # Else it would invent a pooler, and report random weights in a model that has none.
-    extra = pooler_options(type(model))
+    # Otherwise it would add a pooler with random weights and warn about them.
+    extra = without_pooler(type(model))
     _write_json(folder / LENGTH_FILE, {**length, "model_args": extra} if extra else length)
     _write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
 
 
-def read_pooling(folder: Path) -> tuple[Pooling | None, int | None]:
-    """Read how the encoder in `folder` is used: its pooling and longest name, None where it does not say."""
-    return stored_pooling(folder), stored_max_length(folder)
-
-
 def stored_pooling(folder: Path) -> Pooling | None:
-    """Read the pooling from our own file, else from that of sentence-transformers."""
-    own = _read_json(folder / OWN_FILE)
-    if "pooling" in own:
-        if own["pooling"] in list(Pooling):
-            return Pooling(own["pooling"])
+    """Read the pooling from `sapbert.json`, else from the file of sentence-transformers; None if unknown."""
+    settings = _read_json(folder / SAPBERT_FILE)
+    if "pooling" in settings:
+        if settings["pooling"] in list(Pooling):
+            return Pooling(settings["pooling"])
         raise ArtifactError(
-            f"{folder / OWN_FILE}: unknown pooling {own['pooling']!r}, expected one of {', '.join(Pooling)}"
+            f"{folder / SAPBERT_FILE}: unknown pooling {settings['pooling']!r}, "
+            f"expected one of {', '.join(Pooling)}"
         )
-    foreign = _read_json(folder / POOLING_FILE)
-    if not foreign:
+    sentence_transformers = _read_json(folder / POOLING_FILE)
+    if not sentence_transformers:
         return None
-    modes = _modes(foreign)
+    modes = _modes(sentence_transformers)
     for pooling in _FLAGS:
         if modes == [pooling.value]:
             return pooling
@@ -136,8 +134,8 @@ def stored_pooling(folder: Path) -> Pooling | None:
 
 
 def stored_max_length(folder: Path) -> int | None:
-    """Read how many tokens of a name count, from our own file, else from that of sentence-transformers."""
-    for file, key in ((OWN_FILE, "max_length"), (LENGTH_FILE, "max_seq_length")):
+    """Read the maximum tokens per name from `sapbert.json`, else from the file of sentence-transformers."""
+    for file, key in ((SAPBERT_FILE, "max_length"), (LENGTH_FILE, "max_seq_length")):
         length = _read_json(folder / file).get(key)
         if length is not None:
             if not isinstance(length, int) or length < 1:
@@ -147,24 +145,24 @@ def stored_max_length(folder: Path) -> int | None:
 
 
 def stored_sparse_weight(folder: Path) -> float:
-    """Read what spelling counts beside the vectors of the encoder in `folder`; 0 where it does not say."""
-    weight = _read_json(folder / OWN_FILE).get(SPARSE_WEIGHT, 0.0)
+    """Read the weight of the n-gram score relative to the dense score; 0 if the folder has none."""
+    weight = _read_json(folder / SAPBERT_FILE).get(SPARSE_WEIGHT, 0.0)
     if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
         raise ArtifactError(
-            f"{folder / OWN_FILE}: {SPARSE_WEIGHT} is {weight!r}, expected a number from 0 on"
+            f"{folder / SAPBERT_FILE}: {SPARSE_WEIGHT} is {weight!r}, expected a number of at least 0"
         )
     return float(weight)
 
 
-def pooler_options(model_class: Callable[..., object]) -> dict[str, bool]:
-    """Return what keeps a model class from adding a pooler head, which no pooling of ours uses."""
+def without_pooler(model_class: Callable[..., object]) -> dict[str, bool]:
+    """Return the arguments that make a model class add no pooler head, which no pooling here uses."""
     known = inspect.signature(model_class).parameters
     return {"add_pooling_layer": False} if "add_pooling_layer" in known else {}
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers' progress bars and its reports of expected things off the terminal."""
+def quiet_transformers() -> Iterator[None]:
+    """Silence transformers' progress bars and warnings."""
     from transformers.utils import logging as messages
 
     level, bars = messages.get_verbosity(), messages.is_progress_bar_enabled()
@@ -179,7 +177,7 @@ def quiet() -> Iterator[None]:
 
 
 def _modes(config: Mapping[str, Any]) -> list[str]:
-    """Name the poolings in a file of sentence-transformers, of whichever version."""
+    """Return the names of the poolings in a file of any version of sentence-transformers."""
     mode = config.get("pooling_mode")
     if mode is not None:
         return [mode] if isinstance(mode, str) else list(mode)

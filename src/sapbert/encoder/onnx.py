@@ -1,12 +1,12 @@
-"""Encode names with ONNX Runtime: no torch, a small install, and a quick start.
+"""Encode names with ONNX Runtime: no torch, a small install and a quick start.
 
-It opens only what `sapbert export` wrote. Many model folders on the hub carry an `onnx/` of their own, but
-nobody says how its vectors are pooled or which weights are in it; so our folder lists the checksum of each
-file in `sapbert.json`, and anything else is refused.
+Only folders written by `sapbert export` are opened. Many model folders on the hub have an `onnx/` too, but do
+not say how its vectors are pooled or which weights it has. Our folder lists the checksum of each file in
+`sapbert.json`, and any other folder is refused.
 
-The graph was optimised when it was exported and is run as it is. ONNX Runtime's own optimiser would join
-additions and layer norms into one operation that takes four times as long on a CPU. Cores share the work by
-batches, each computed by one thread: inside a batch threads would wait for each other at every operation.
+The graph was optimized when it was exported and is run unchanged: ONNX Runtime's optimizer would fuse
+additions and layer norms into one operation that takes four times as long on a CPU. Each batch is computed by
+one thread: several threads in one batch would wait for each other at every operation.
 """
 
 from __future__ import annotations
@@ -27,52 +27,52 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from sapbert.artifacts import fingerprint_of
-from sapbert.encoder.model_folder import OWN_FILE
+from sapbert.encoder.model_folder import SAPBERT_FILE
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.tokens.batching import (
     OnProgress,
     TokenRows,
     encode_distinct,
-    plan_equal_batches,
+    plan_equal_length_batches,
     usable_cores,
 )
 from sapbert.tokens.pooling import Pooling
-from sapbert.tokens.tokenizer import split
+from sapbert.tokens.tokenizer import tokenize_names
 
 Variant = Literal["fp32", "int8"]
 GRAPHS: Mapping[Variant, str] = {"fp32": "onnx/model.onnx", "int8": "onnx/model_int8.onnx"}
 WEIGHTS_SUFFIX = ".data"
-"""Weights lie beside their graph, so that they are mapped into memory and may exceed two gigabytes."""
+"""Weights are in a file next to their graph, so that they are memory-mapped and may exceed two gigabytes."""
 TOKENIZER_FILE = "tokenizer.json"
 ORIGIN = "huggingface"
-"""Folder with what `encoder.onnx_export.restore` needs beside weights; vectors do not depend on it."""
+"""Folder with the files that `encoder.onnx_export.restore` needs besides weights; not used for encoding."""
 _WINDOW = 8_192
-"""Names tokenized and sorted together: enough to fill batches, few enough to tell progress often."""
+"""Names tokenized and sorted together: enough to fill batches, few enough to report progress often."""
 _BATCH_TOKENS = 512
-"""What passes between two operations stays in a core's cache up to here; more is slower."""
+"""Tokens per batch: the activations still fit in a core's cache; larger batches are slower."""
 _ERRORS_ONLY = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What `sapbert.json` says of an exported encoder."""
+    """The content of `sapbert.json` of an exported encoder."""
 
     pooling: Pooling
     max_length: int
-    """Tokens of a name that count; the tokenizer is set to cut there."""
+    """Maximum tokens per name; the tokenizer is configured to truncate there."""
     dimension: int
     """Length of one vector."""
     pad_id: int
-    """Token that fills up rows, where the pooling wants all of one length."""
+    """Padding token, for the pooling that needs names of one length."""
     variant: Variant
-    """The one to use unless told otherwise."""
+    """Default variant."""
     files: Mapping[str, str]
-    """Path inside the folder → SHA-256, of the tokenizer and of each variant's files."""
+    """Path inside the folder → SHA-256, for the tokenizer and the files of each variant."""
     sparse_weight: float = 0.0
-    """What spelling counts beside its vectors, where that was learned with it."""
+    """Weight of the n-gram score relative to the dense score, if it was learned with the encoder."""
 
     def of(self, variant: Variant) -> Description:
-        """Return the same for one variant alone."""
+        """Return the description of one variant."""
         names = (TOKENIZER_FILE, *files_of(variant))
         return replace(self, variant=variant, files={name: self.files[name] for name in names})
 
@@ -85,28 +85,28 @@ def files_of(variant: Variant) -> tuple[str, str]:
 def write_description(folder: Path, description: Description) -> None:
     """Write `sapbert.json`."""
     text = json.dumps(asdict(description), indent=2)
-    (folder / OWN_FILE).write_text(text + "\n", encoding="utf-8")
+    (folder / SAPBERT_FILE).write_text(text + "\n", encoding="utf-8")
 
 
 def is_exported(folder: Path) -> bool:
-    """Tell what `sapbert export` wrote from other model folders, of which some have an `onnx/` too."""
-    file = folder / OWN_FILE
+    """Return whether `sapbert export` wrote `folder`; other model folders may have an `onnx/` too."""
+    file = folder / SAPBERT_FILE
     try:
         return file.is_file() and "files" in json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
-        return True  # and opening it tells what is wrong
+        return True  # opening it reports the damage
 
 
 def read_description(folder: Path) -> Description:
-    """Read `sapbert.json` of an exported encoder; a folder that is none is refused."""
+    """Read `sapbert.json` of an exported encoder; other folders are refused."""
     if not folder.is_dir():
         raise ArtifactError(f"{folder}: no such folder")
-    file = folder / OWN_FILE
+    file = folder / SAPBERT_FILE
     try:
         content = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
         if "files" not in content:
             raise ArtifactError(
-                f"{folder}: no encoder that `sapbert export` wrote; make one: sapbert export {folder} -o OUT"
+                f"{folder}: not an exported encoder; export it first: sapbert export {folder} -o OUT"
             )
         return Description(**{**content, "pooling": Pooling(content["pooling"])})
     except (ValueError, TypeError, LookupError) as error:
@@ -120,7 +120,7 @@ def checksum(file: Path) -> str:
 
 
 class OnnxEncoder:
-    """Turns names into unit vectors; fits `protocols.Encoder`."""
+    """Encodes names as unit vectors; implements `protocols.Encoder`."""
 
     def __init__(
         self,
@@ -147,23 +147,23 @@ class OnnxEncoder:
         variant: Variant | None = None,
         verify: bool = True,
     ) -> OnnxEncoder:
-        """Open what `sapbert export` wrote.
+        """Open an encoder written by `sapbert export`.
 
-        It computes on `threads` threads, by default one a core that this process may use. `verify` compares
-        checksums; leave it out only where somebody else has just done so.
+        `threads` defaults to the number of cores that this process may use. `verify` compares checksums; turn
+        it off only if they have just been compared.
         """
         if threads is not None and threads < 1:
             raise ConfigError(f"an encoder needs at least one thread, got {threads}")
         folder = Path(folder).expanduser()
-        whole = read_description(folder)
-        chosen = variant or whole.variant
-        if chosen not in GRAPHS or GRAPHS[chosen] not in whole.files:
-            there = ", ".join(name for name, file in GRAPHS.items() if file in whole.files)
-            raise ConfigError(f"{folder}: no variant {chosen}; there is {there}")
-        description = whole.of(chosen)
+        exported = read_description(folder)
+        variant = variant or exported.variant
+        if variant not in GRAPHS or GRAPHS[variant] not in exported.files:
+            available = ", ".join(name for name, file in GRAPHS.items() if file in exported.files)
+            raise ConfigError(f"{folder}: no variant {variant}; available: {available}")
+        description = exported.of(variant)
         _check_files(folder, description, verify=verify)
         tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
-        session = _start(folder / GRAPHS[chosen])
+        session = _start_session(folder / GRAPHS[variant])
         return cls(folder, description, tokenizer, session, threads=threads or usable_cores())
 
     @property
@@ -173,31 +173,31 @@ class OnnxEncoder:
 
     @property
     def variant(self) -> Variant:
-        """How the encoder computes."""
+        """Precision of the graph: fp32 or int8."""
         return self._description.variant
 
     @property
     def pooling(self) -> Pooling:
-        """Which tokens make the vector of a name."""
+        """How token vectors are pooled into one vector per name."""
         return self._description.pooling
 
     @property
     def max_length(self) -> int:
-        """Tokens of a name that count."""
+        """Maximum tokens per name."""
         return self._description.max_length
 
     @property
     def sparse_weight(self) -> float:
-        """What spelling counts beside its vectors, where that was learned with it."""
+        """Weight of the n-gram score relative to the dense score, if it was learned with the encoder."""
         return self._description.sparse_weight
 
     @property
     def fingerprint(self) -> str:
-        """Digest of graph, weights and tokenizer, which is set to cut names at the longest."""
+        """Digest of graph, weights and tokenizer, which includes the maximum length."""
         return fingerprint_of(self._description.files)
 
     def copy_to(self, folder: Path) -> None:
-        """Write to `folder` what opening this variant needs, so that something else can carry it along."""
+        """Write the files of this variant to `folder`, such as inside an index."""
         for name in self._description.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self._folder / name, folder / name)
@@ -206,10 +206,10 @@ class OnnxEncoder:
         write_description(folder, self._description)
 
     def encode(self, names: Sequence[str], *, on_progress: OnProgress | None = None) -> NDArray[np.float32]:
-        """Return one unit vector a name, in the order given.  # (names, dimension)
+        """Return one unit vector per name, in the order given.  # (names, dimension)
 
-        A name given several times is computed once; an empty name has a vector too. No vector depends on
-        the names beside it.
+        Repeated names are computed once; an empty name has a vector too. The vector of a name does not depend
+        on the other names.
         """
         return encode_distinct(
             names,
@@ -221,7 +221,7 @@ class OnnxEncoder:
 
     def _encode_window(self, names: list[str]) -> NDArray[np.float32]:
         """Encode distinct names.  # (names, dimension)"""
-        tokens = split(self._tokenizer, names)
+        tokens = tokenize_names(self._tokenizer, names)
         lengths = tokens.lengths
         if self.pooling is Pooling.MEAN_ALL:
             lengths = np.full_like(lengths, self.max_length)
@@ -230,14 +230,14 @@ class OnnxEncoder:
         def encode(rows: NDArray[np.int64]) -> None:
             vectors[rows] = self._encode_batch(tokens, rows, width=int(lengths[rows[0]]))
 
-        batches = plan_equal_batches(lengths, tokens=_BATCH_TOKENS)
+        batches = plan_equal_length_batches(lengths, tokens=_BATCH_TOKENS)
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(encode, batches))
         return vectors
 
     def _encode_batch(self, tokens: TokenRows, rows: NDArray[np.int64], *, width: int) -> NDArray[np.float32]:
         batch = tokens.pad(rows, pad_id=self._description.pad_id, width=width)
-        # Named as in the graph, which has those inputs that its pooling needs.
+        # Names of graph inputs; a graph has only those that its pooling needs.
         parts = {"ids": batch.ids, "attention": batch.attention, "special": batch.special}
         vectors: NDArray[np.float32] = self._session.run(None, {name: parts[name] for name in self._inputs})[
             0
@@ -255,7 +255,7 @@ def _check_files(folder: Path, description: Description, *, verify: bool) -> Non
             )
 
 
-def _start(graph: Path) -> onnxruntime.InferenceSession:
+def _start_session(graph: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1

@@ -22,14 +22,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sapbert.artifacts import fingerprint_of
 from sapbert.encoder.forward import Layout, TrainingForward, choose_layout, encode_padded, inference_limits
-from sapbert.encoder.loading import load_encoder, longest_input, settings_folder
+from sapbert.encoder.loading import load_encoder, max_input_tokens, settings_folder
 from sapbert.encoder.model_folder import stored_max_length, stored_pooling, stored_sparse_weight
 from sapbert.errors import ConfigError
 from sapbert.gpu.bert import RowEncoder
 from sapbert.gpu.stream import RowStream, processes_for
 from sapbert.tokens.batching import OnProgress, TokenRows, encode_distinct
 from sapbert.tokens.pooling import Pooling
-from sapbert.tokens.tokenizer import readable, split
+from sapbert.tokens.tokenizer import tokenize_names, valid_texts
 
 DEFAULT_MAX_LENGTH = 64
 """Tokens of a name that count where neither the caller nor the folder says."""
@@ -50,15 +50,15 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, names: Sequence[str], *, max_le
     """Split names into tokens, special ones included, at most `max_length` each; the rest is cut off."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        texts = readable(names)
+        texts = valid_texts(names)
         encoded = tokenizer(texts, truncation=True, max_length=max_length, return_special_tokens_mask=True)
         return TokenRows.of(encoded["input_ids"], encoded["special_tokens_mask"])
     # The same through transformers is single-threaded around this call, and starves a GPU.
-    cut_to(tokenizer, max_length)
-    return split(backend, names)
+    set_truncation(tokenizer, max_length)
+    return tokenize_names(backend, names)
 
 
-def cut_to(tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+def set_truncation(tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
     """Let the tokenizer inside cut names and not pad them; no thread may be using it."""
     backend = tokenizer.backend_tokenizer
     backend.enable_truncation(max_length, direction=tokenizer.truncation_side)
@@ -88,7 +88,7 @@ class TransformerEncoder:
         (`gpu.stream`), and vectors differ in the third digit. They stay comparable, so the fingerprint is
         the same.
         """
-        least, limit = tokenizer.num_special_tokens_to_add() + 1, longest_input(model)
+        least, limit = tokenizer.num_special_tokens_to_add() + 1, max_input_tokens(model)
         if max_length < least or (limit is not None and max_length > limit):
             span = f"at least {least}" if limit is None else f"from {least} to {limit}"
             raise ConfigError(f"max_length for this encoder is {span} tokens, got {max_length}")
@@ -120,7 +120,7 @@ class TransformerEncoder:
         if pooling is None:
             pooling = stored_pooling(folder) or Pooling.CLS
         if max_length is None:
-            wanted, limit = stored_max_length(folder) or DEFAULT_MAX_LENGTH, longest_input(model)
+            wanted, limit = stored_max_length(folder) or DEFAULT_MAX_LENGTH, max_input_tokens(model)
             max_length = wanted if limit is None else min(wanted, limit)
         module: nn.Module = model
         module.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -184,7 +184,7 @@ class TransformerEncoder:
         if backend is None or layout is not Layout.ROWS:
             return None
         encode = RowEncoder.fastest(self.model, self.pooling, dtype=self._dtype)
-        cut_to(self.tokenizer, self.max_length)
+        set_truncation(self.tokenizer, self.max_length)
         pad_id, processes = self.tokenizer.pad_token_id, processes_for(names)
         return RowStream(encode, backend, self.pooling, pad_id=pad_id, processes=processes)
 

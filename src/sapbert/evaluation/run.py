@@ -27,7 +27,7 @@ from sapbert.evaluation.benchmarks.loader import EvaluationSet
 from sapbert.evaluation.metrics import mention_results
 from sapbert.evaluation.rankers import Ranked, RankerFactory
 from sapbert.linking.reranking import rerank_scores
-from sapbert.protocols import Choice, Reranker
+from sapbert.protocols import Reranker, RerankRequest
 from sapbert.vocab.parquet import polars_os_errors
 
 KIND = "evaluation"
@@ -157,13 +157,15 @@ def _reranked(reranker: Reranker, names: Sequence[str], asked: pl.DataFrame, ran
     """
     scores, rows = ranked
     found = [own >= 0 for own in rows]
-    choices = [
-        Choice(text, tuple(names[row] for row in own[there].tolist()), tuple(first[there].tolist()), context)
+    requests = [
+        RerankRequest(
+            text, tuple(names[row] for row in own[there].tolist()), tuple(first[there].tolist()), context
+        )
         for (text, context), own, first, there in zip(asked.iter_rows(), rows, scores, found, strict=True)
     ]
     given, order = np.full_like(scores, -np.inf), np.full_like(rows, -1)
-    for number, (choice, new) in enumerate(zip(choices, rerank_scores(reranker, choices), strict=True)):
-        equal = np.array([name == choice.mention for name in choice.names], np.bool_)
+    for number, (request, new) in enumerate(zip(requests, rerank_scores(reranker, requests), strict=True)):
+        equal = np.array([name == request.mention for name in request.names], np.bool_)
         lifted = np.where(equal, new.max(initial=-np.inf), new)
         best = np.lexsort((-lifted, ~equal))
         given[number, : len(best)] = lifted[best]

@@ -25,8 +25,8 @@ from sapbert.gpu.rows import Rows
 from sapbert.gpu.transfer import to_device
 from sapbert.tokens.batching import TokenRows, usable_cores
 from sapbert.tokens.pooling import Pooling
-from sapbert.tokens.tokenizer import split
-from sapbert.tokens.tokenizer_pool import TokenProcesses
+from sapbert.tokens.tokenizer import tokenize_names
+from sapbert.tokens.tokenizer_pool import TokenizerPool
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -96,9 +96,9 @@ class RowStream:
         """Yield the rows of each window in parts, each with the numbers of its names."""
         pending: deque[Future[_Prepared]] = deque()
         with ExitStack() as stack:
-            tokenize: _Tokenize = partial(split, self._tokenizer)
+            tokenize: _Tokenize = partial(tokenize_names, self._tokenizer)
             if self._processes:
-                tokenize = stack.enter_context(TokenProcesses(self._tokenizer, self._processes)).split
+                tokenize = stack.enter_context(TokenizerPool(self._tokenizer, self._processes)).tokenize
             count = self._processes or _THREADS
             threads = stack.enter_context(ThreadPoolExecutor(count))
             for window in windows:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.artifacts import Manifest, create
-from sapbert.encoder.pca import AlongAxes, PortableEncoder, along, principal_axes
+from sapbert.encoder.pca import PortableEncoder, ProjectedEncoder, principal_axes, project
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.chunks import Chunk, ChunkStore
 from sapbert.index.folder import (
@@ -132,7 +132,7 @@ def _identity(
         "encoder": encoder.fingerprint,
         "precision": precision.value,
         "dimension": encoder.dimension,
-        "axes": sha256(encoder.axes.tobytes()).hexdigest() if isinstance(encoder, AlongAxes) else None,
+        "axes": sha256(encoder.axes.tobytes()).hexdigest() if isinstance(encoder, ProjectedEncoder) else None,
         "inverted": settings.inverted,
         "rows": ROWS_PER_CHUNK,
         "sample": SIZE,
@@ -175,7 +175,7 @@ def _cut(
     if dimension == encoder.dimension:
         return encoder
     names = name_table.folded.take(evenly_spaced_rows(len(name_table), AXES_SAMPLE_SIZE))
-    return AlongAxes(encoder, principal_axes(_encoded(encoder, names), dimension))
+    return ProjectedEncoder(encoder, principal_axes(_encoded(encoder, names), dimension))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class _Encoding:
     def assemble(self, store: ChunkStore, folder: Path) -> Neighbours:
         """Write the vectors of all chunks to `folder`; return what an exact search of the sample found."""
         near = []
-        if isinstance(self.encoder, AlongAxes):
+        if isinstance(self.encoder, ProjectedEncoder):
             np.save(folder / AXES, self.encoder.axes)
         with VectorWriter(folder, self.encoder.dimension, self.precision) as writer:
             for number, _, _ in self._chunks():
@@ -231,8 +231,8 @@ class _Encoding:
         rows = self.known.name_table.rows_of(names)
         vectors = np.empty((len(names), self.encoder.dimension), np.float32)
         floats = self.known.vectors.floats(rows[rows >= 0])
-        if isinstance(self.encoder, AlongAxes) and self.known.encoder is not self.encoder:
-            floats = along(floats, self.encoder.axes)
+        if isinstance(self.encoder, ProjectedEncoder) and self.known.encoder is not self.encoder:
+            floats = project(floats, self.encoder.axes)
         vectors[rows >= 0] = floats
         new = np.flatnonzero(rows < 0).tolist()
         if new:

@@ -25,7 +25,7 @@ import numpy as np
 
 from sapbert.arrays import map_array, require_within
 from sapbert.artifacts import Manifest, load_manifest
-from sapbert.encoder.pca import AlongAxes, PortableEncoder
+from sapbert.encoder.pca import PortableEncoder, ProjectedEncoder
 from sapbert.errors import ArtifactError
 from sapbert.index.flat import FlatIndex
 from sapbert.index.name_table import NameTable
@@ -94,4 +94,4 @@ def encoder_of_index(path: Path, manifest: Manifest, encoder: PortableEncoder) -
     if AXES in manifest.files:
         axes = map_array(path / AXES, np.float32, shape=shape)
         require_within(path / AXES, axes, -1, 1)
-    return AlongAxes(encoder, axes)
+    return ProjectedEncoder(encoder, axes)

@@ -12,18 +12,18 @@ from typing import Any
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import LinkSettings
 from sapbert.mentions import LabelledMention, no_known_concept, resolve_concepts
-from sapbert.protocols import Choice
-from sapbert.training.reranking.dataset import LabelledChoice, LabelledChoices
+from sapbert.protocols import RerankRequest
+from sapbert.training.reranking.dataset import RerankerDataset, RerankExample
 
 
-def label_choices(
+def rerank_examples(
     linker: Linker,
     labelled: Sequence[LabelledMention],
     *,
     candidates: int,
     context: bool,
     inputs: Mapping[str, Any],
-) -> LabelledChoices:
+) -> RerankerDataset:
     """Link each distinct mention (and context), and label which of its `candidates` are correct.
 
     Mentions whose concepts are not in the index are left out.
@@ -34,9 +34,9 @@ def label_choices(
         raise no_known_concept(distinct, "the index")
     texts = [mention.text for mention in known]
     found = linker.link(texts, settings=LinkSettings(k=candidates, exact=False))
-    choices = [
-        LabelledChoice(
-            Choice(
+    examples = [
+        RerankExample(
+            RerankRequest(
                 mention.text,
                 tuple(candidate.matched_name for candidate in own),
                 tuple(candidate.score for candidate in own),
@@ -46,4 +46,4 @@ def label_choices(
         )
         for mention, own in zip(known, found, strict=True)
     ]
-    return LabelledChoices(choices=choices, context=context, inputs=inputs)
+    return RerankerDataset(examples=examples, context=context, inputs=inputs)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sapbert.errors import ConfigError
 from sapbert.linking.candidate import Candidate
-from sapbert.protocols import Choice, Reranker
+from sapbert.protocols import Reranker, RerankRequest
 
 RERANK_DEPTH = 20
 """Candidates per mention that are reranked, or k if it is larger."""
@@ -77,8 +77,8 @@ def rerank(
     found: Sequence[Sequence[Candidate]],
 ) -> list[list[Candidate]]:
     """Return the candidates of each mention in the order of the reranker, with its scores."""
-    choices = [
-        Choice(
+    requests = [
+        RerankRequest(
             mention,
             tuple(candidate.matched_name for candidate in candidates),
             tuple(candidate.score for candidate in candidates),
@@ -86,16 +86,16 @@ def rerank(
         )
         for mention, context, candidates in zip(mentions, contexts, found, strict=True)
     ]
-    scores = rerank_scores(reranker, choices)
+    scores = rerank_scores(reranker, requests)
     return [_reorder(candidates, own) for candidates, own in zip(found, scores, strict=True)]
 
 
-def rerank_scores(reranker: Reranker, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
-    """Return the reranker's scores of each choice, after checking them.  # (names,) each
+def rerank_scores(reranker: Reranker, requests: Sequence[RerankRequest]) -> list[NDArray[np.float32]]:
+    """Return the reranker's scores of each request, after checking them.  # (names,) each
 
-    Equal choices are scored once.
+    Equal requests are scored once.
     """
-    distinct = [choice for choice in dict.fromkeys(choices) if choice.names]
+    distinct = [request for request in dict.fromkeys(requests) if request.names]
     returned = reranker.rerank(distinct) if distinct else []
     try:
         arrays = [np.asarray(scores, np.float32) for scores in returned]
@@ -103,14 +103,14 @@ def rerank_scores(reranker: Reranker, choices: Sequence[Choice]) -> list[NDArray
         raise ConfigError(f"the reranker must return one array of scores per mention: {error}") from error
     if len(arrays) != len(distinct):
         raise ConfigError(f"the reranker returned scores for {len(arrays)} of {len(distinct)} mentions")
-    for choice, scores in zip(distinct, arrays, strict=True):
-        if scores.shape != (len(choice.names),) or not np.isfinite(scores).all():
+    for request, scores in zip(distinct, arrays, strict=True):
+        if scores.shape != (len(request.names),) or not np.isfinite(scores).all():
             raise ConfigError(
-                f"the reranker must return {len(choice.names)} finite scores for {choice.mention[:60]!r}, "
+                f"the reranker must return {len(request.names)} finite scores for {request.mention[:60]!r}, "
                 "one per candidate"
             )
-    by_choice = dict(zip(distinct, arrays, strict=True))
-    return [by_choice.get(choice, np.empty(0, np.float32)) for choice in choices]
+    by_request = dict(zip(distinct, arrays, strict=True))
+    return [by_request.get(request, np.empty(0, np.float32)) for request in requests]
 
 
 def _reorder(candidates: Sequence[Candidate], scores: NDArray[np.float32]) -> list[Candidate]:

@@ -1,11 +1,11 @@
-"""Lay token sequences of many lengths into rectangles with little padding or none.
+"""Group token sequences of many lengths into batches with little or no padding.
 
-Names average ten tokens and a few reach the limit, so a batch of names in the order they come is mostly
-padding. Sorted by length and cut by a budget of tokens instead of a number of rows, padding all but vanishes
-and every batch costs about the same. Needs numpy alone: torch and ONNX Runtime share it.
+Names average ten tokens and a few reach the limit, so a batch of names in input order is mostly padding.
+Sorted by length and cut by a token budget instead of a number of rows, batches have almost no padding and
+similar cost. Needs only numpy: torch and ONNX Runtime share it.
 
-On a GPU a batch must be large, so lengths are mixed (`plan_batches`). A processor is as fast with small ones,
-so there each batch has one length (`plan_equal_batches`): no padding, and no mask to compute with.
+On a GPU a batch must be large, so lengths are mixed (`plan_batches`). A CPU is as fast with small batches, so
+there each batch has one length (`plan_equal_length_batches`): no padding and no mask.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 OnProgress = Callable[[int, int], None]
-"""Is told how many distinct names are done, and of how many."""
+"""Called with the number of distinct names done and their total."""
 
 
 def plan_batches(
@@ -27,11 +27,11 @@ def plan_batches(
 ) -> list[NDArray[np.int64]]:
     """Group sequences into batches; each batch is the positions of its members in `lengths`.
 
-    A batch holds at most `rows` sequences, and its longest times its number at most `tokens`; a sequence
-    longer than that makes a batch alone. Longest first, so that memory that does not suffice fails at once.
+    A batch has at most `rows` sequences and, padded to its longest, at most `tokens` tokens; a longer
+    sequence is a batch of its own. Longest first, so that insufficient memory fails at once.
     """
     if tokens < 1 or rows < 1:
-        raise ValueError(f"a batch needs room for one token and one row, got tokens={tokens}, rows={rows}")
+        raise ValueError(f"tokens and rows are at least 1, got tokens={tokens}, rows={rows}")
     sizes = np.asarray(lengths, np.int64)
     order = np.argsort(-sizes, kind="stable")
     batches = []
@@ -44,10 +44,12 @@ def plan_batches(
     return batches
 
 
-def plan_equal_batches(lengths: Sequence[int] | NDArray[np.int64], *, tokens: int) -> list[NDArray[np.int64]]:
+def plan_equal_length_batches(
+    lengths: Sequence[int] | NDArray[np.int64], *, tokens: int
+) -> list[NDArray[np.int64]]:
     """Group sequences of equal length into batches of at most `tokens` tokens, or of one sequence."""
     if tokens < 1:
-        raise ValueError(f"a batch needs room for one token, got tokens={tokens}")
+        raise ValueError(f"tokens is at least 1, got {tokens}")
     sizes = np.asarray(lengths, np.int64)
     order = np.argsort(-sizes, kind="stable")
     borders = np.flatnonzero(np.diff(sizes[order])) + 1
@@ -66,9 +68,9 @@ def encode_distinct(
     window: int,
     on_progress: OnProgress | None = None,
 ) -> NDArray[np.float32]:
-    """Give out distinct names, at most `window` at a time, and put their vectors in the order of `names`.
+    """Encode distinct names, at most `window` at a time, and return vectors in the order of `names`.
 
-    `encode` may ask for the next names before it returns the vectors of those it has.
+    `encode` may take the next names from its iterator before it returns the vectors of earlier ones.
 
     # (names, dimension)
     """
@@ -89,24 +91,24 @@ def encode_distinct(
 
 @dataclass(frozen=True, slots=True)
 class TokenRows:
-    """Token sequences end to end, as a tokenizer gave them."""
+    """Token sequences, concatenated."""
 
     ids: NDArray[np.int64]
     """All token ids.  # (tokens,)"""
     special: NDArray[np.bool_]
-    """Which of them the tokenizer added, such as [CLS].  # (tokens,)"""
+    """True for tokens that the tokenizer added, such as [CLS].  # (tokens,)"""
     offsets: NDArray[np.int64]
-    """Where each sequence begins, and the end of the last.  # (sequences + 1,)"""
+    """Start of each sequence, and the end of the last.  # (sequences + 1,)"""
 
     @classmethod
     def of(cls, ids: Iterable[Sequence[int]], special: Iterable[Sequence[int]]) -> TokenRows:
-        """Join one list of token ids and one list of special-token flags a sequence."""
+        """Concatenate one list of token ids and one list of special-token flags per sequence."""
         joined, offsets = _join(ids)
         return cls(joined, np.fromiter(chain.from_iterable(special), np.bool_, len(joined)), offsets)
 
     @classmethod
     def framed(cls, ids: Iterable[Sequence[int]], before: int, after: int) -> TokenRows:
-        """Join one list of token ids a sequence, whose first and last so many are special."""
+        """Concatenate one list of token ids per sequence; its first and last tokens are special."""
         joined, offsets = _join(ids)
         lengths = np.diff(offsets)
         place = np.arange(len(joined))
@@ -115,7 +117,7 @@ class TokenRows:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each sequence.  # (sequences,)"""
+        """Number of tokens per sequence.  # (sequences,)"""
         return np.diff(self.offsets)
 
     def span(self, start: int, stop: int) -> TokenRows:
@@ -123,8 +125,8 @@ class TokenRows:
         begin, end = self.offsets[start], self.offsets[stop]
         return TokenRows(self.ids[begin:end], self.special[begin:end], self.offsets[start : stop + 1] - begin)
 
-    def pad(self, rows: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Rectangle:
-        """Lay the sequences in `rows` under each other, padded on the right to `width` or to the longest."""
+    def pad(self, rows: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> PaddedBatch:
+        """Return the sequences in `rows`, padded on the right to `width` or to the longest."""
         lengths = self.lengths[rows]
         column = np.arange(width if width is not None else int(lengths.max(initial=0)))
         real = column < lengths[:, None]  # (rows, width)
@@ -133,14 +135,14 @@ class TokenRows:
         ids[real] = self.ids[source]
         special = np.ones(real.shape, np.bool_)
         special[real] = self.special[source]
-        return Rectangle(ids, real, special)
+        return PaddedBatch(ids, real, special)
 
 
 def _join(rows: Iterable[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Lay lists end to end; returns also where each begins, and the end of the last.
+    """Concatenate lists; return also the start of each, and the end of the last.
 
-    From a generator no list outlives its turn; thousands at once would set off the garbage collector, which
-    then takes longer than all else here.
+    A generator frees each list at once. Thousands of live lists would trigger the garbage collector, which
+    then takes longer than everything else here.
     """
     lengths: list[int] = []
 
@@ -154,19 +156,19 @@ def _join(rows: Iterable[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 @dataclass(frozen=True, slots=True)
-class Rectangle:
-    """One batch of sequences of equal width."""
+class PaddedBatch:
+    """A batch of sequences, padded to equal length."""
 
     ids: NDArray[np.int64]
     """Token ids.  # (rows, width)"""
     attention: NDArray[np.bool_]
     """False for padding.  # (rows, width)"""
     special: NDArray[np.bool_]
-    """True for padding and for what the tokenizer added.  # (rows, width)"""
+    """True for padding and for tokens that the tokenizer added.  # (rows, width)"""
 
 
 def usable_cores() -> int:
-    """Count the cores this process may use, which in a container are fewer than the machine has."""
+    """Return the number of cores that this process may use; in a container, fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,9 +1,9 @@
-"""From one vector a token to one vector a name.
+"""Pool token vectors into one vector per name.
 
-The paper takes [CLS]; the reference code offers the others, and a model gives good vectors only with the
-pooling that trained it, so the choice is written into the model folder (`encoder.model_folder`).
+The paper uses [CLS]; the reference code offers the others. A model gives good vectors only with the pooling
+it was trained with, so the pooling is written to the model folder (`encoder.model_folder`).
 
-Uses tensor methods only, so that the names of the poolings can be had without loading torch.
+Only tensor methods are used, so that this module does not import torch.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 
 class Pooling(StrEnum):
-    """Which tokens make the vector of a name."""
+    """How the vector of a name is computed from the vectors of its tokens."""
 
     CLS = "cls"
-    """The first token, [CLS] or <s>: what the paper trains."""
+    """The first token, [CLS] or <s>, as in the paper."""
     MEAN = "mean"
-    """Mean over all tokens but padding; [CLS] and [SEP] count. What sentence-transformers calls mean."""
+    """Mean over all tokens except padding, with [CLS] and [SEP], as in sentence-transformers."""
     MEAN_ALL = "mean-all-tokens"
-    """Mean over all positions, padding too: a habit of the reference code, which pads every name to the same
-    length. The vector depends on how far a batch is padded, so pad to a fixed width with this one."""
+    """Mean over all positions, with padding, as in the reference code, which pads every name to one length.
+    The vector depends on the padded length, so batches must be padded to a fixed one."""
     FIRST = "first-token"
-    """The first token of the name itself, after [CLS]."""
+    """The first token of the name, after [CLS]."""
     NO_SPECIAL = "no-special"
-    """Mean over the tokens of the name itself, without [CLS] and [SEP]."""
+    """Mean over the tokens of the name, without [CLS] and [SEP]."""
 
 
 def pool(hidden: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor, pooling: Pooling) -> Tensor:
-    """Make one vector a row.  # (rows, tokens, dim), (rows, tokens), (rows, tokens) -> (rows, dim)
+    """Return one vector per row.  # (rows, tokens, dim), (rows, tokens), (rows, tokens) -> (rows, dim)
 
-    Rows are padded on the right. An empty name has special tokens only: FIRST gives its [CLS] then, and
+    Rows are padded on the right. An empty name has only special tokens: FIRST then returns its [CLS], and
     NO_SPECIAL the mean of its special tokens.
     """
     attended = attention_mask.bool()
@@ -44,14 +44,14 @@ def pool(hidden: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor, po
         return _mean(hidden, attended)
     if pooling is Pooling.MEAN_ALL:
         return hidden.mean(1)
-    own = attended & ~special_tokens_mask.bool()
+    of_name = attended & ~special_tokens_mask.bool()
     if pooling is Pooling.FIRST:
-        # The first of equal maxima: position 0, [CLS], where no token is the name's own.
-        first = own.int().argmax(1)[:, None, None].expand(-1, 1, hidden.shape[2])
+        # argmax returns the first of equal maxima: position 0, [CLS], for an empty name.
+        first = of_name.int().argmax(1)[:, None, None].expand(-1, 1, hidden.shape[2])
         return hidden.gather(1, first)[:, 0]
-    return _mean(hidden, own | (attended & ~own.any(1, keepdim=True)))
+    return _mean(hidden, of_name | (attended & ~of_name.any(1, keepdim=True)))
 
 
-def _mean(hidden: Tensor, chosen: Tensor) -> Tensor:
-    total = hidden.masked_fill(~chosen[:, :, None], 0).sum(1)  # (rows, dim)
-    return total / chosen.sum(1, keepdim=True).clamp(min=1)
+def _mean(hidden: Tensor, mask: Tensor) -> Tensor:
+    total = hidden.masked_fill(~mask[:, :, None], 0).sum(1)  # (rows, dim)
+    return total / mask.sum(1, keepdim=True).clamp(min=1)

@@ -1,4 +1,4 @@
-"""Names to token ids, through the `tokenizers` package alone; torch and ONNX Runtime share it."""
+"""Tokenize names with the `tokenizers` package; shared by torch and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 _ANY_NAME = "a"
 
 
-def split(tokenizer: Tokenizer, names: Sequence[str]) -> TokenRows:
-    """Split names into tokens, special ones included, cut as the tokenizer is set to cut them."""
-    rows = tokenizer.encode_batch_fast(readable(names))
-    before, after = _frame(tokenizer)
+def tokenize_names(tokenizer: Tokenizer, names: Sequence[str]) -> TokenRows:
+    """Return the tokens of each name, with special tokens, truncated as the tokenizer is configured."""
+    rows = tokenizer.encode_batch_fast(valid_texts(names))
+    before, after = _special_token_counts(tokenizer)
     return TokenRows.framed((row.ids for row in rows), before, after)
 
 
-def _frame(tokenizer: Tokenizer) -> tuple[int, int]:
-    """Return how many special tokens are put before and after any name."""
-    # Read off one name, for to read the flags of all takes as long as to read their tokens.
+def _special_token_counts(tokenizer: Tokenizer) -> tuple[int, int]:
+    """Return the number of special tokens before and after each name."""
+    # One name is enough: reading the flags of all names takes as long as reading their tokens.
     added = tokenizer.num_special_tokens_to_add(is_pair=False)
     flags = tokenizer.encode_batch_fast([_ANY_NAME])[0].special_tokens_mask
     before = flags.index(0) if 0 in flags else added
     return before, added - before
 
 
-def readable(names: Sequence[str]) -> list[str]:
-    """Return `names` as text: half a surrogate pair, which JSON can carry, is none to a tokenizer."""
+def valid_texts(names: Sequence[str]) -> list[str]:
+    """Replace lone surrogates, which JSON may contain and tokenizers refuse."""
     try:
         "".join(names).encode()
     except UnicodeEncodeError:

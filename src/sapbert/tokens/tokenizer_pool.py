@@ -1,10 +1,10 @@
-"""Tokenise in processes of their own, for a GPU that encodes faster than one Python can read tokens.
+"""Tokenize in worker processes, for a GPU that encodes faster than one Python process can read tokens.
 
-A tokenizer's Rust runs on all cores, but to read what it found and to free it takes two microseconds a name
-under Python's lock, which the loop that feeds the GPU needs as well. Processes hand over arrays instead.
+The Rust code of a tokenizer runs on all cores, but reading and freeing its results takes two microseconds per
+name under the GIL, which the loop that feeds the GPU needs too. Worker processes return arrays instead.
 
-They are plain subprocesses and not of `multiprocessing`, which would run the caller's script again in each of
-them. One ends when its input does, so none is left behind whatever happens to the caller.
+They are plain subprocesses: `multiprocessing` would run the caller's script again in each of them. A worker
+exits when its input is closed, so none is left behind whatever happens to the caller.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from typing import TYPE_CHECKING, Self
 
 from sapbert.errors import SapbertError
 from sapbert.tokens.batching import TokenRows
-from sapbert.tokens.tokenizer import split
+from sapbert.tokens.tokenizer import tokenize_names
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_ENDED = "a process that tokenises names has ended; is memory short?"
+_ENDED = "a tokenizer process ended unexpectedly; is memory short?"
 
 
-class TokenProcesses:
-    """So many processes with the same tokenizer; threads may ask at once."""
+class TokenizerPool:
+    """Worker processes with the same tokenizer; safe to use from several threads."""
 
     def __init__(self, tokenizer: Tokenizer, count: int) -> None:
         self._tokenizer, self._count = tokenizer, count
         self._stack = ExitStack()
-        self._free: SimpleQueue[_Process] = SimpleQueue()
+        self._free: SimpleQueue[_Worker] = SimpleQueue()
 
     def __enter__(self) -> Self:
         settings = self._tokenizer.to_str()
         with ExitStack() as starting:
-            started = [starting.enter_context(_Process()) for _ in range(self._count)]
-            # Not before the last has started: what is too long for a pipe is waited for until it is read.
+            started = [starting.enter_context(_Worker()) for _ in range(self._count)]
+            # After all have started: a message longer than the pipe buffer blocks until it is read.
             for process in started:
                 process.send(settings)
                 self._free.put(process)
@@ -52,21 +52,21 @@ class TokenProcesses:
     ) -> None:
         self._stack.close()
 
-    def split(self, names: list[str]) -> TokenRows:
-        """Split names into tokens as `tokens.split` does, in the first process that is free."""
+    def tokenize(self, names: list[str]) -> TokenRows:
+        """Tokenize names like `tokens.tokenizer.tokenize_names`, in the first free worker."""
         process = self._free.get()
         try:
-            return process.split(names)
+            return process.tokenize(names)
         finally:
             self._free.put(process)
 
 
-class _Process:
-    """One process, told and asked through its input and output."""
+class _Worker:
+    """One worker process, with messages through its standard input and output."""
 
     def __init__(self) -> None:
-        # A session of its own, so that Ctrl-C reaches the caller alone.
-        self._process = subprocess.Popen(  # noqa: S603 - nothing of it comes from outside
+        # A new session, so that Ctrl-C reaches only the caller.
+        self._process = subprocess.Popen(  # noqa: S603 - a constant command
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -83,17 +83,17 @@ class _Process:
         self._process.kill()
         self._process.communicate()
 
-    def split(self, names: list[str]) -> TokenRows:
+    def tokenize(self, names: list[str]) -> TokenRows:
         assert self._process.stdout is not None
         self.send(names)
         try:
-            ids, special, offsets = pickle.load(self._process.stdout)  # noqa: S301 - of a process of ours
+            ids, special, offsets = pickle.load(self._process.stdout)  # noqa: S301 - our worker
         except (EOFError, pickle.UnpicklingError) as error:
             raise SapbertError(_ENDED) from error
         return TokenRows(ids, special, offsets)
 
     def send(self, message: str | list[str]) -> None:
-        """Send a tokenizer, then names."""
+        """Send the tokenizer, or names to tokenize."""
         assert self._process.stdin is not None
         try:
             pickle.dump(message, self._process.stdin, pickle.HIGHEST_PROTOCOL)
@@ -102,20 +102,20 @@ class _Process:
             raise SapbertError(_ENDED) from error
 
 
-def _serve() -> None:
-    """Be one of the processes: read a tokenizer, then names as long as there are any."""
+def _run_worker() -> None:
+    """Run a worker: read the tokenizer, then names until the input ends."""
     from tokenizers import Tokenizer
 
-    # What anything prints must not get between the replies.
+    # Nothing that is printed may mix with the replies.
     replies, sys.stdout = sys.stdout.buffer, sys.stderr
     requests = sys.stdin.buffer
-    tokenizer = Tokenizer.from_str(pickle.load(requests))  # noqa: S301 - of the process that started this one
+    tokenizer = Tokenizer.from_str(pickle.load(requests))  # noqa: S301 - our parent
     with suppress(EOFError):
         while True:
-            rows = split(tokenizer, pickle.load(requests))  # noqa: S301
+            rows = tokenize_names(tokenizer, pickle.load(requests))  # noqa: S301
             pickle.dump((rows.ids, rows.special, rows.offsets), replies, pickle.HIGHEST_PROTOCOL)
             replies.flush()
 
 
 if __name__ == "__main__":
-    _serve()
+    _run_worker()

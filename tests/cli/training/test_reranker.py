@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sapbert.artifacts import load_manifest
-from sapbert.protocols import Choice
+from sapbert.protocols import RerankRequest
 from sapbert.settings_file import combine_settings, read_settings_file
 from sapbert.training.settings import RerankerSettings
 from tests.cli.conftest import Sapbert, one_json, refused
@@ -39,10 +39,10 @@ class ByContext:
 
     fingerprint = "by context"
 
-    def rerank(self, choices: Sequence[Choice]) -> list[NDArray[np.float32]]:
+    def rerank(self, requests: Sequence[RerankRequest]) -> list[NDArray[np.float32]]:
         return [
-            np.array([5.0 if name in choice.context else place for place, name in enumerate(choice.names)])
-            for choice in choices
+            np.array([5.0 if name in request.context else place for place, name in enumerate(request.names)])
+            for request in requests
         ]
 
 
@@ -177,7 +177,7 @@ def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, made: Path, tmp_pat
         sapbert(*link, "--reranker", f"{HERE}:ByContext", "--context-column", "note")
     )
     assert sapbert(*link, "--context-column", "mention").code == 2
-    assert "no Hugging Face model" in refused(
+    assert "not a Hugging Face model" in refused(
         sapbert("index", made / "vocabulary", "--model", made / "model", "-o", out)
     )
     assert not out.exists()

@@ -82,7 +82,7 @@ def test_a_base_that_is_gone_is_named(tiny_pairs: Pairs, tmp_path: Path) -> None
     base = tiny_bert(tmp_path / "base")
     train(tiny_pairs, str(base), tmp_path / "model", settings("pfeiffer", epochs=0.02), device=CPU)
     base.rename(tmp_path / "elsewhere")
-    with pytest.raises(ArtifactError, match=r"model holds adapters only.*base: no such folder"):
+    with pytest.raises(ArtifactError, match=r"model has only adapters.*base: no such folder"):
         TransformerEncoder.open(tmp_path / "model")
 
 

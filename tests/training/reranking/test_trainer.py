@@ -19,10 +19,10 @@ from sapbert.artifacts import load_manifest
 from sapbert.encoder.cross_encoder import ENCODER, CrossEncoder, read_head
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
-from sapbert.protocols import Choice
+from sapbert.protocols import RerankRequest
 from sapbert.training.metrics import read_metrics
 from sapbert.training.reranking import trainer as reranker
-from sapbert.training.reranking.dataset import LabelledChoice, LabelledChoices
+from sapbert.training.reranking.dataset import RerankerDataset, RerankExample
 from sapbert.training.reranking.trainer import train_reranker
 from tests.encoder.tiny import FAMILIES, WIDTH
 from tests.linking.rerankers import CPU, labelled, settings, train
@@ -46,25 +46,25 @@ def test_the_loss_is_that_of_a_loop_over_mentions_and_candidates(tiny_base: Path
     losses = []
     for own in batch:
         powers = []
-        for text, score in zip(run.head.joined(own.choice), own.choice.scores, strict=True):
+        for text, score in zip(run.head.texts(own.request), own.request.scores, strict=True):
             [vector] = run.encoder.encode([text])
             powers.append(math.exp(float(vector @ np.array(run.head.direction)) + 20 * score))
-        good = sum(power for power, right in zip(powers, own.right, strict=True) if right)
+        good = sum(power for power, right in zip(powers, own.is_right, strict=True) if right)
         losses.append(-math.log(good / sum(powers)))
 
     report = run._step(batch, lambda loss: loss)
 
-    assert len({len(own.right) for own in batch}) > 1
+    assert len({len(own.is_right) for own in batch}) > 1
     assert report.loss.item() == pytest.approx(sum(losses) / len(losses), rel=1e-4)
     assert report.positives.item() == len(batch)
-    assert report.negatives.item() == sum(len(own.right) - 1 for own in batch)
+    assert report.negatives.item() == sum(len(own.is_right) - 1 for own in batch)
 
 
 def test_what_has_learned_nothing_leaves_the_order_of_the_search(tiny_base: Path) -> None:
     run = run_of(tiny_base)
-    choices = [own.choice for own in run.labelled.choices]
-    for choice, scores in zip(choices, CrossEncoder(run.encoder, run.head).rerank(choices), strict=True):
-        np.testing.assert_allclose(scores, 20 * np.array(choice.scores), rtol=1e-5)
+    examples = [own.request for own in run.labelled.examples]
+    for request, scores in zip(examples, CrossEncoder(run.encoder, run.head).rerank(examples), strict=True):
+        np.testing.assert_allclose(scores, 20 * np.array(request.scores), rtol=1e-5)
 
 
 def test_training_puts_right_candidates_first(tiny_base: Path, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_run_killed_where_there_is_neither_polars_nor_faiss_goes_on(
     assert read_head(model) == read_head(uninterrupted)
 
 
-def test_other_choices_do_not_go_on_with_a_run(tiny_base: Path, tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_with_other_examples(tiny_base: Path, tmp_path: Path) -> None:
     def stop(done: int, _total: int, _figures: Mapping[str, float]) -> None:
         if done == 2:
             signal.raise_signal(signal.SIGINT)
@@ -155,17 +155,17 @@ def test_other_choices_do_not_go_on_with_a_run(tiny_base: Path, tmp_path: Path) 
     with pytest.raises(KeyboardInterrupt):
         train_reranker(labelled(), str(tiny_base), tmp_path / "model", settings(), device=CPU, on_step=stop)
     other = labelled()
-    changed = replace(other, choices=other.choices[:-1])
+    changed = replace(other, examples=other.examples[:-1])
     with pytest.raises((ArtifactError, ConfigError)):
         train_reranker(changed, str(tiny_base), tmp_path / "model", settings(), device=CPU, resume=True)
 
 
 def test_mentions_without_a_right_candidate_teach_nothing(tiny_base: Path, tmp_path: Path) -> None:
     whole = labelled()
-    wrong = [replace(own, right=(False,) * len(own.right)) for own in whole.choices]
+    wrong = [replace(own, is_right=(False,) * len(own.is_right)) for own in whole.examples]
     with pytest.raises(SapbertError, match="no mention to learn from has a right candidate"):
-        train_reranker(replace(whole, choices=wrong), str(tiny_base), tmp_path / "m", settings(), device=CPU)
-    half = replace(whole, choices=[*whole.choices[:10], *wrong[10:]])
+        train_reranker(replace(whole, examples=wrong), str(tiny_base), tmp_path / "m", settings(), device=CPU)
+    half = replace(whole, examples=[*whole.examples[:10], *wrong[10:]])
     run = reranker._Reranking(half, str(tiny_base), settings(held_out=0), CPU)
 
     assert run.counts == {"mentions": 10, "held-out mentions": 0}
@@ -186,7 +186,7 @@ def test_a_tokenizer_without_a_separator_is_refused(tiny_base: Path) -> None:
         reranker._separator(encoder, "base")
 
 
-# Choices
+# Examples
 
 
 @given(
@@ -195,27 +195,27 @@ def test_a_tokenizer_without_a_separator_is_refused(tiny_base: Path) -> None:
     st.integers(0, 5),
 )
 def test_no_mention_is_on_both_sides(rows: list[tuple[str, str]], held_out: int, seed: int) -> None:
-    choices = [LabelledChoice(Choice(text, ("n",), (1.0,), around), (True,)) for text, around in rows]
-    whole = LabelledChoices(choices=choices, context=True, inputs={})
-    learned, measured = whole.parted(held_out, seed)
+    examples = [RerankExample(RerankRequest(text, ("n",), (1.0,), around), (True,)) for text, around in rows]
+    whole = RerankerDataset(examples=examples, context=True, inputs={})
+    learned, measured = whole.split(held_out, seed)
     texts = {text for text, _ in rows}
 
-    assert sorted(map(repr, learned + measured)) == sorted(map(repr, choices))
-    apart = {own.choice.mention for own in measured}
-    assert apart.isdisjoint(own.choice.mention for own in learned)
+    assert sorted(map(repr, learned + measured)) == sorted(map(repr, examples))
+    apart = {own.request.mention for own in measured}
+    assert apart.isdisjoint(own.request.mention for own in learned)
     assert len(apart) == min(held_out, len(texts) // 5)
 
 
-def test_the_fingerprint_tells_choices_apart() -> None:
-    def fingerprint(own: LabelledChoice) -> str:
-        return LabelledChoices(choices=[own], context=True, inputs={}).fingerprint
+def test_the_fingerprint_depends_on_every_field_of_an_example() -> None:
+    def fingerprint(own: RerankExample) -> str:
+        return RerankerDataset(examples=[own], context=True, inputs={}).fingerprint
 
-    plain = LabelledChoice(Choice("a", ("b", "c"), (1.0, 0.5), "d"), (True, False))
+    plain = RerankExample(RerankRequest("a", ("b", "c"), (1.0, 0.5), "d"), (True, False))
     others = [
-        replace(plain, right=(False, True)),
-        replace(plain, choice=replace(plain.choice, mention="e")),
-        replace(plain, choice=replace(plain.choice, scores=(1.0, 0.25))),
-        replace(plain, choice=replace(plain.choice, context="")),
+        replace(plain, is_right=(False, True)),
+        replace(plain, request=replace(plain.request, mention="e")),
+        replace(plain, request=replace(plain.request, scores=(1.0, 0.25))),
+        replace(plain, request=replace(plain.request, context="")),
     ]
     assert fingerprint(plain) == fingerprint(replace(plain))
     assert len({fingerprint(own) for own in [plain, *others]}) == 5

@@ -15,7 +15,7 @@ from sapbert.errors import needing
 from sapbert.training.settings import RerankerSettings
 
 if TYPE_CHECKING:
-    from sapbert.training.reranking.dataset import LabelledChoices
+    from sapbert.training.reranking.dataset import RerankerDataset
 
 _GROUPS = {
     "max_length": "Loop",
@@ -60,20 +60,20 @@ def reranker(
     device = gather.local_device()
     # All mentions are linked before training looks at this.
     refuse_occupied(out, overwrite=overwrite)
-    choices = _linked(index, mentions, prefix, context_column, settings.candidates)
+    dataset = _linked(index, mentions, prefix, context_column, settings.candidates)
     with train.watched(out, tensorboard) as on_step:
         train_reranker(
-            choices, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
+            dataset, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
         )
 
 
 def _linked(
     index: str, mentions: Path, prefix: str | None, context_column: str | None, candidates: int
-) -> LabelledChoices:
+) -> RerankerDataset:
     """Link the labelled mentions, and tell how many can be learned from."""
     from sapbert.index.folder import damage_explained
     from sapbert.linking.linker import Linker
-    from sapbert.linking.reranker_examples import label_choices
+    from sapbert.linking.reranker_examples import rerank_examples
     from sapbert.mentions import read_labelled_mentions
     from sapbert.vocab.input_files import InputReader
 
@@ -81,17 +81,17 @@ def _linked(
     labelled = read_labelled_mentions(mentions, inputs, prefix=prefix, context_column=context_column)
     with damage_explained(resolve_default(index, "index")):
         linker = Linker.open(index)
-        choices = label_choices(
+        dataset = rerank_examples(
             linker,
             labelled,
             candidates=candidates,
             context=context_column is not None,
             inputs={Path(index).name: {"fingerprint": linker.fingerprint}, **inputs.checksums},
         )
-    right = sum(any(own.right) for own in choices.choices)
+    right = sum(any(example.is_right) for example in dataset.examples)
     typer.echo(
-        f"{len(set(labelled)):,} distinct mentions: {len(choices.choices):,} of concepts that the index has, "
-        f"{right:,} with a right one among {candidates} candidates",
+        f"{len(set(labelled)):,} distinct mentions: {len(dataset.examples):,} with a concept of the index, "
+        f"{right:,} with a right candidate among the first {candidates}",
         err=True,
     )
-    return choices
+    return dataset

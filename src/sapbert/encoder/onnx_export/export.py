@@ -31,7 +31,7 @@ from transformers.masking_utils import eager_mask
 from sapbert.artifacts import Manifest, create, load_manifest
 from sapbert.encoder.cross_encoder import ENCODER, read_head, write_head
 from sapbert.encoder.cross_encoder import KIND as RERANKER
-from sapbert.encoder.model_folder import quiet
+from sapbert.encoder.model_folder import quiet_transformers
 from sapbert.encoder.onnx import (
     GRAPHS,
     ORIGIN,
@@ -276,7 +276,7 @@ def _attend(
 def _fuse_attention(model: PreTrainedModel) -> None:
     AttentionInterface.register(_ATTENTION, _attend)
     AttentionMaskInterface.register(_ATTENTION, eager_mask)
-    with quiet():
+    with quiet_transformers():
         model.set_attn_implementation(_ATTENTION)
 
 

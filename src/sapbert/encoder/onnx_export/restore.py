@@ -28,7 +28,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedT
 from sapbert.artifacts import Manifest, create
 from sapbert.encoder.adapters import reduction_of
 from sapbert.encoder.loading import model_class
-from sapbert.encoder.model_folder import pooler_options, quiet, save_model
+from sapbert.encoder.model_folder import quiet_transformers, save_model, without_pooler
 from sapbert.encoder.onnx import GRAPHS, ORIGIN, TOKENIZER_FILE, OnnxEncoder, Variant, read_description
 from sapbert.encoder.onnx_export.quantize import QUANTIZED, SCALE
 from sapbert.encoder.transformer import TransformerEncoder
@@ -67,7 +67,7 @@ def write_origin(encoder: TransformerEncoder, graph: onnx.ModelProto, folder: Pa
         return
     folder.mkdir()
     _write_json(folder / _WEIGHTS_FILE, _places(encoder.model, graph))
-    with quiet(), TemporaryDirectory() as place:
+    with quiet_transformers(), TemporaryDirectory() as place:
         encoder.model.config.save_pretrained(place)
         encoder.tokenizer.save_pretrained(place)
         for name in (_CONFIG_FILE, _TOKENIZER_CONFIG_FILE):
@@ -118,14 +118,14 @@ def _empty(source: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
             f"{source} cannot be turned back: it was exported from an encoder with adapters, or by an older "
             "sapbert; export it again"
         )
-    with quiet(), TemporaryDirectory() as place:
+    with quiet_transformers(), TemporaryDirectory() as place:
         for file in (source / ORIGIN / _CONFIG_FILE, source / ORIGIN / _TOKENIZER_CONFIG_FILE):
             shutil.copy(file, place)
         shutil.copy(source / TOKENIZER_FILE, place)
         config = AutoConfig.from_pretrained(place)
         tokenizer = AutoTokenizer.from_pretrained(place)
         kind = model_class(config)
-        model: Any = kind(config, **pooler_options(kind))
+        model: Any = kind(config, **without_pooler(kind))
     return model.eval(), tokenizer
 
 

@@ -1,7 +1,8 @@
-"""Choices whose right candidates are known: what a reranker learns from. numpy at most, and all in memory.
+"""Mentions with candidates of which the right ones are known: the training data of a reranker.
 
-Twenty names a mention are some three kilobytes: the largest set of labelled mentions, MedMentions' 122,000,
-takes less than a gigabyte. Which are the candidates says `linking.reranker_examples`.
+All in memory and without polars. Twenty names per mention take about three kilobytes: the largest set of
+labelled mentions, MedMentions with 122,000, takes less than a gigabyte. `linking.reranker_examples` makes
+the candidates.
 """
 
 from __future__ import annotations
@@ -13,47 +14,47 @@ from typing import Any
 
 import numpy as np
 
-from sapbert.protocols import Choice
+from sapbert.protocols import RerankRequest
 from sapbert.text import fold
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledChoice:
+class RerankExample:
     """A mention, its candidates, and which of them are right."""
 
-    choice: Choice
-    right: tuple[bool, ...]
-    """Of each candidate; there may be several, or none."""
+    request: RerankRequest
+    is_right: tuple[bool, ...]
+    """One value per candidate; several may be right, or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledChoices:
-    """What one reranker is trained on."""
+class RerankerDataset:
+    """The examples that one reranker is trained on."""
 
-    choices: Sequence[LabelledChoice]
+    examples: Sequence[RerankExample]
     context: bool
-    """Whether mentions come with context."""
+    """Whether the examples have context."""
     inputs: Mapping[str, Any]
-    """What they were made from, for the model's manifest."""
+    """Sources of the examples, for the manifest of the model."""
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal choices in equal order."""
+        """Equal for equal examples in equal order."""
         digest = hashlib.sha256()
-        for own in self.choices:
-            digest.update(f"{astuple(own)!r}\n".encode(errors="backslashreplace"))
+        for example in self.examples:
+            digest.update(f"{astuple(example)!r}\n".encode(errors="backslashreplace"))
         return digest.hexdigest()[:32]
 
-    def parted(self, held_out: int, seed: int) -> tuple[list[LabelledChoice], list[LabelledChoice]]:
-        """Part what is learned from what is measured with: of so many mentions, at most of a fifth.
+    def split(self, held_out: int, seed: int) -> tuple[list[RerankExample], list[RerankExample]]:
+        """Return the training examples and the examples of `held_out` mentions, at most a fifth of all.
 
-        All choices of a mention are on one side, however often a corpus repeats it.
+        All examples of a mention are on one side, however often a corpus repeats it.
         """
-        texts = list(dict.fromkeys(fold(own.choice.mention) for own in self.choices))
+        texts = list(dict.fromkeys(fold(example.request.mention) for example in self.examples))
         order = np.random.default_rng(seed).permutation(len(texts))
         kept = {texts[place] for place in order[: min(held_out, len(texts) // 5)]}
-        learned: list[LabelledChoice] = []
-        measured: list[LabelledChoice] = []
-        for own in self.choices:
-            (measured if fold(own.choice.mention) in kept else learned).append(own)
-        return learned, measured
+        training: list[RerankExample] = []
+        held: list[RerankExample] = []
+        for example in self.examples:
+            (held if fold(example.request.mention) in kept else training).append(example)
+        return training, held

@@ -32,7 +32,7 @@ from sapbert.training.loop import OnStep, ignore_step, run_training
 from sapbert.training.mention_order import Epochs
 from sapbert.training.model_card import input_list, reranker_card
 from sapbert.training.objective import LEARNING_RATE_FACTOR, Scale, StepReport, TrainingStep
-from sapbert.training.reranking.dataset import LabelledChoice, LabelledChoices
+from sapbert.training.reranking.dataset import RerankerDataset, RerankExample
 from sapbert.training.settings import RerankerSettings
 
 _SCORE_WEIGHT = 20.0
@@ -42,7 +42,7 @@ _HEAD_RATE = 0.01
 
 
 def train_reranker(
-    choices: LabelledChoices,
+    examples: RerankerDataset,
     base: str,
     target: Path,
     settings: RerankerSettings,
@@ -57,7 +57,7 @@ def train_reranker(
     With `resume`, go on from the newest whole checkpoint of the run that was to write `target`.
     """
     run_training(
-        lambda: _Reranking(choices, base, settings, device),
+        lambda: _Reranking(examples, base, settings, device),
         target,
         settings,
         device=device,
@@ -81,11 +81,11 @@ class _Reranking:
     """Right candidates come first; fits `objective.Objective`."""
 
     def __init__(
-        self, labelled: LabelledChoices, base: str, settings: RerankerSettings, device: torch.device
+        self, labelled: RerankerDataset, base: str, settings: RerankerSettings, device: torch.device
     ) -> None:
         self.labelled, self.settings, self._device = labelled, settings, device
-        learned, self.held_out = labelled.parted(settings.held_out, settings.seed)
-        self._taught = [own for own in learned if any(own.right)]
+        learned, self.held_out = labelled.split(settings.held_out, settings.seed)
+        self._taught = [own for own in learned if any(own.is_right)]
         if not self._taught:
             raise SapbertError("no mention to learn from has a right candidate; is it the right index?")
         self.encoder = open_base_encoder(base, settings, device)
@@ -112,7 +112,7 @@ class _Reranking:
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """The choices, the base and the settings."""
+        """The examples, the base and the settings."""
         return {"choices": self.labelled.fingerprint, **self.origin, **asdict(self.settings)}
 
     @property
@@ -149,10 +149,10 @@ class _Reranking:
         del done
         if not self.held_out:
             return {}
-        scores = CrossEncoder(self.encoder, self.head).rerank([own.choice for own in self.held_out])
-        found = [any(own.right) for own in self.held_out]
+        scores = CrossEncoder(self.encoder, self.head).rerank([own.request for own in self.held_out])
+        found = [any(own.is_right) for own in self.held_out]
         best = [
-            there and own.right[given.argmax()]
+            there and own.is_right[given.argmax()]
             for own, there, given in zip(self.held_out, found, scores, strict=True)
         ]
         return {"held_out_found": float(np.mean(found)), "held_out_first": float(np.mean(best))}
@@ -198,10 +198,10 @@ class _Reranking:
             details={"score_weight": head.score_weight},
         )
 
-    def _step(self, batch: Sequence[LabelledChoice], scale: Scale) -> StepReport:
+    def _step(self, batch: Sequence[RerankExample], scale: Scale) -> StepReport:
         """Add the gradient of some mentions to the parameters."""
-        right = _padded([own.right for own in batch])
-        there = _padded([[True] * len(own.right) for own in batch])
+        right = _padded([own.is_right for own in batch])
+        there = _padded([[True] * len(own.is_right) for own in batch])
         mask = to_device(there, self._device)  # (mentions, k)
         scores = torch.full(there.shape, -torch.inf, device=self._device)
         loss = marginal_loss(scores.masked_scatter(mask, self._scores(batch)), to_device(right, self._device))
@@ -209,11 +209,11 @@ class _Reranking:
         counts = torch.tensor([right.sum(), there.sum() - right.sum()])
         return StepReport(loss.detach(), *counts.to(self._device))
 
-    def _scores(self, batch: Sequence[LabelledChoice]) -> Tensor:
+    def _scores(self, batch: Sequence[RerankExample]) -> Tensor:
         """Score every candidate of some mentions, one after the other.  # (candidates,)"""
         head = self.head
-        texts = [text for own in batch for text in head.joined(own.choice)]
-        searched = np.array([score for own in batch for score in own.choice.scores], np.float32)
+        texts = [text for own in batch for text in head.texts(own.request)]
+        searched = np.array([score for own in batch for score in own.request.scores], np.float32)
         tokens = tokenize(self.encoder.tokenizer, texts, max_length=self.encoder.max_length)
         vectors = self._encode(tokens)  # (candidates, dim)
         return vectors @ self.module.direction + self.module.score_weight * to_device(searched, self._device)
