@@ -99,5 +99,5 @@ def test_runs_that_agree_differ_from_every_other_figure() -> None:
 
 
 def test_one_run_has_no_t_test() -> None:
-    with pytest.raises(ValueError, match="needs two runs"):
+    with pytest.raises(ValueError, match="needs at least two runs"):
         t_test(np.array([0.5]), 0.4)
