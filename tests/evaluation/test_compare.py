@@ -60,7 +60,7 @@ def test_a_folder_of_evaluations_is_one_system(tmp_path: Path) -> None:
 
     assert len(System.open(tmp_path / "seeds").runs) == 2
     assert len(System.open(tmp_path / "seeds" / "1").runs) == 1
-    with pytest.raises(ArtifactError, match="no evaluation, nor a folder of them"):
+    with pytest.raises(ArtifactError, match="neither an evaluation nor a folder"):
         System.open(tmp_path)
 
 
@@ -76,5 +76,5 @@ def test_a_system_is_not_better_than_itself() -> None:
 def test_other_mentions_cannot_be_compared() -> None:
     other = small_set(NAMES, mentions(("hot", "F")))
 
-    with pytest.raises(ConfigError, match="a and b were not measured on the same mentions"):
+    with pytest.raises(ConfigError, match="a and b were not evaluated on the same mentions"):
         compare(System("a", (run(),)), System("b", (run(other),)))

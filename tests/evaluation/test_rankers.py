@@ -82,7 +82,7 @@ def test_an_encoder_ranks_by_cosine() -> None:
 
 
 def test_an_unknown_baseline_is_told() -> None:
-    with pytest.raises(ConfigError, match="no baseline 'oracle'; there are exact"):
+    with pytest.raises(ConfigError, match="unknown baseline 'oracle'; choose from exact"):
         baseline("oracle")
 
 
@@ -167,7 +167,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.M
 
 def test_progress_is_told_within_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "SEGMENT", 3)
-    monkeypatch.setattr(cache, "_TOLD", 2)
+    monkeypatch.setattr(cache, "_PROGRESS_EVERY", 2)
     told: list[tuple[int, int]] = []
     encoder = CachedEncoder(Letters(), tmp_path, progress=lambda *done: told.append(done))
 

@@ -107,7 +107,7 @@ def test_a_damaged_evaluation_is_refused(plain: EvaluationSet, tmp_path: Path) -
 
 
 def test_a_set_without_a_dictionary_asks_for_one() -> None:
-    with pytest.raises(ConfigError, match="comes without a dictionary"):
+    with pytest.raises(ConfigError, match="has no dictionary"):
         evaluate(open_evaluation_set(GOLDEN / "benchmarks" / "xl-bel"), baseline("exact"))
 
 

@@ -57,7 +57,7 @@ def test_equal_scores_are_not_parted_by_their_last_bits() -> None:
 
 
 def test_without_any_answer_there_is_nothing_to_draw() -> None:
-    with pytest.raises(SapbertError, match="dictionary: no mention has an answer"):
+    with pytest.raises(SapbertError, match="dictionary: no mention has a candidate"):
         threshold_curve(run({}, ("hot", "F")), "dictionary")
 
 

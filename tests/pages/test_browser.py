@@ -62,10 +62,10 @@ def test_wrong_links_are_searched_and_filtered(show: Show) -> None:
     for last in (99, 149, 199, 201):  # more come as one scrolls
         cards.last.scroll_into_view_if_needed()
         cards.nth(last).wait_for()
-    page.get_by_role("button", name="absent").click()
+    page.get_by_role("button", name="not in dictionary").click()
     assert count.inner_text() == "1 links, 1 mentions"
     assert "not in the dictionary" in cards.inner_text()
-    page.get_by_role("button", name="absent").click()
+    page.get_by_role("button", name="not in dictionary").click()
     page.keyboard.press("/")
     page.keyboard.type("SCRIPT mention42")
     assert cards.count() == 1

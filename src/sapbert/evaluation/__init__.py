@@ -1,1 +1,1 @@
-"""How good: evaluation sets, rankers measured on them, and runs compared."""
+"""Evaluate rankers on benchmarks, compare systems and analyse errors."""

@@ -1,7 +1,8 @@
-"""Compare two systems on the mentions that both were measured on.
+"""Compare two systems on the same mentions.
 
-A system is one evaluation, or a folder of several: the same system trained with other seeds. Seeds differ by
-a point and more on small benchmarks, so one run against one proves little about a recipe, whatever its p.
+A system is one evaluation, or a folder of several evaluations of models trained with different seeds. On
+small benchmarks, seeds differ by a percentage point or more, so comparing one run with one run says little
+about a recipe, whatever the p value.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _KEY = ("dictionary", "mention", "text", "gold")
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One or several runs of what is compared."""
+    """A system to compare: one or several runs."""
 
     name: str
     runs: tuple[Evaluation, ...]
@@ -37,37 +38,37 @@ class System:
         )
         if not paths:
             raise ArtifactError(
-                f"{path}: no evaluation, nor a folder of them; `sapbert evaluate -o` writes one"
+                f"{path}: neither an evaluation nor a folder of evaluations; `sapbert evaluate -o` writes one"
             )
-        return cls(path.name, tuple(Evaluation.open(one) for one in paths))
+        return cls(path.name, tuple(Evaluation.open(path) for path in paths))
 
     def correct_at(self, dictionary: str, k: int) -> NDArray[np.float64]:
-        """How often each mention with gold ids is right at k, over the runs.  # (mentions,)"""
-        often: NDArray[np.float64] = self.correct_per_run(dictionary, k).mean(axis=0)
-        return often
+        """Share of runs in which each mention with gold ids is correct at k.  # (mentions,)"""
+        share: NDArray[np.float64] = self.correct_per_run(dictionary, k).mean(axis=0)
+        return share
 
     def accuracies(self, dictionary: str, k: int) -> NDArray[np.float64]:
-        """The accuracy at k of each run.  # (runs,), empty where no mention has gold ids"""
+        """Accuracy at k of each run.  # (runs,), empty if no mention has gold ids"""
         shares = (compute_metrics(run.for_dictionary(dictionary), ks=(k,)).accuracy[k] for run in self.runs)
         return np.array([share for share in shares if share is not None], np.float64)
 
     def correct_per_run(self, dictionary: str, k: int) -> NDArray[np.float64]:
-        """Which mentions are right at k in each run.  # (runs, mentions)"""
+        """1 if a mention with gold ids is correct at k in a run, else 0.  # (runs, mentions)"""
         return np.stack([correct_at(run.for_dictionary(dictionary), k) for run in self.runs])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """How good one system is."""
+    """The accuracy of one system over its runs."""
 
     mean: float
     deviation: float | None
-    """Over its runs; None where there is one."""
+    """Standard deviation over the runs; None if there is only one run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The second system against the first, with one dictionary."""
+    """The second system compared with the first, with one dictionary."""
 
     dictionary: str
     mentions: int
@@ -78,30 +79,31 @@ class Comparison:
     randomisation: float
     """p of the paired randomisation test."""
     mcnemar: float | None
-    """Exact p, where both systems are one run."""
+    """p of the exact McNemar test; None if a system has several runs."""
     changed: pl.DataFrame
-    """`change` (gained, lost), `raw`, `text`, `gold`, `means` and the best candidates: `first`, `second`.
+    """Mentions that only one system gets right.
 
-    `means` is a name of the first gold id that the dictionary has.
+    Columns: `change` (gained, lost), `raw`, `text`, `gold`, `gold_name` and the best candidates of both
+    systems: `first`, `second`. `gold_name` is a name of the first gold id that is in the dictionary.
     """
 
 
 def compare(first: System, second: System, *, k: int = 1, seed: int = 0) -> list[Comparison]:
-    """Compare accuracy at k, dictionary by dictionary."""
-    _refuse_others(first, second)
+    """Compare accuracy at k with each dictionary."""
+    _require_same_mentions(first, second)
     return [_compare(first, second, dictionary, k=k, seed=seed) for dictionary in first.runs[0].dictionaries]
 
 
 def _compare(first: System, second: System, dictionary: str, *, k: int, seed: int) -> Comparison:
-    rights = [system.correct_per_run(dictionary, k) for system in (first, second)]  # (runs, mentions) each
-    means = [right.mean(axis=0) for right in rights]
+    correct = [system.correct_per_run(dictionary, k) for system in (first, second)]  # (runs, mentions) each
+    means = [runs.mean(axis=0) for runs in correct]
     differences = means[1] - means[0]
     single = len(first.runs) == len(second.runs) == 1
     return Comparison(
         dictionary=dictionary,
         mentions=len(differences),
-        first=mean_over_runs(rights[0].mean(axis=1)),
-        second=mean_over_runs(rights[1].mean(axis=1)),
+        first=mean_over_runs(correct[0].mean(axis=1)),
+        second=mean_over_runs(correct[1].mean(axis=1)),
         difference=float(differences.mean()),
         interval=bootstrap_interval(differences, seed=seed),
         randomisation=randomisation_test(differences, seed=seed),
@@ -111,7 +113,7 @@ def _compare(first: System, second: System, dictionary: str, *, k: int, seed: in
 
 
 def mean_over_runs(values: NDArray[np.float64]) -> Accuracy:
-    """Sum up an accuracy that was measured once a run."""
+    """Return mean and standard deviation of an accuracy, given one value per run."""
     return Accuracy(
         mean=float(values.mean()), deviation=float(values.std(ddof=1)) if len(values) > 1 else None
     )
@@ -120,7 +122,7 @@ def mean_over_runs(values: NDArray[np.float64]) -> Accuracy:
 def _changed(
     first: System, second: System, dictionary: str, differences: NDArray[np.float64]
 ) -> pl.DataFrame:
-    """The mentions that one system has right more often, gained ones first, with the first runs' answers."""
+    """Mentions that one system gets right more often, gained first, with the answers of the first runs."""
     linked = first.runs[0].for_dictionary(dictionary).filter(pl.col("gold") != "")
     rows = linked.select("mention", "raw", "text", "gold", difference=pl.Series(differences))
     for name, system in (("first", first), ("second", second)):
@@ -129,22 +131,24 @@ def _changed(
         rows = rows.join(answers, on="mention", how="left", maintain_order="left")
     names = first.runs[0].gold.filter(dictionary=dictionary).unique("id", keep="first", maintain_order=True)
     ids = rows.select("mention", id=pl.col("gold").str.split("|")).explode("id")
-    known = ids.join(names, on="id", maintain_order="left").group_by("mention").agg(means=pl.first("name"))
-    rows = rows.join(known, on="mention", how="left", maintain_order="left")
+    gold_names = (
+        ids.join(names, on="id", maintain_order="left").group_by("mention").agg(gold_name=pl.first("name"))
+    )
+    rows = rows.join(gold_names, on="mention", how="left", maintain_order="left")
     change = pl.when(pl.col("difference") > 0).then(pl.lit("gained")).otherwise(pl.lit("lost"))
     changed = rows.filter(pl.col("difference") != 0).with_columns(change=change)
     return changed.sort("change", "mention").select(
-        "change", "raw", "text", "gold", pl.col("means", "first", "second").fill_null("")
+        "change", "raw", "text", "gold", pl.col("gold_name", "first", "second").fill_null("")
     )
 
 
-def _refuse_others(first: System, second: System) -> None:
-    """Refuse runs over other mentions: a paired test of them would be nonsense with a p."""
-    wanted = first.runs[0].results.select(_KEY)
+def _require_same_mentions(first: System, second: System) -> None:
+    """Raise an error if runs have different mentions: a paired test would be meaningless."""
+    expected = first.runs[0].results.select(_KEY)
     for system in (first, second):
         for run in system.runs:
-            if not run.results.select(_KEY).equals(wanted):
+            if not run.results.select(_KEY).equals(expected):
                 raise ConfigError(
-                    f"{first.name} and {system.name} were not measured on the same mentions; "
-                    "evaluate both on one benchmark and split"
+                    f"{first.name} and {system.name} were not evaluated on the same mentions; "
+                    "evaluate both on the same benchmark and split"
                 )

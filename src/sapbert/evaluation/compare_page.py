@@ -1,4 +1,4 @@
-"""A comparison as one HTML file that can be mailed and opened offline."""
+"""Comparison of two systems as a single HTML file that opens offline."""
 
 from __future__ import annotations
 
@@ -12,57 +12,58 @@ from sapbert.evaluation.report import accuracy_text, difference_text, p_text
 from sapbert.pages.document import document
 
 MOST_SHOWN = 1_000
-"""Changed mentions of each dictionary in the page; a browser is slow with more, and a reader has enough."""
-_LOOKS = {"gained": "good", "lost": "bad"}
-"""How each change looks."""
+"""Maximum number of changed mentions per dictionary on the page; browsers are slow with more."""
+_STYLES = {"gained": "good", "lost": "bad"}
+"""Change → CSS class."""
 
 
 def comparison_page(comparisons: list[Comparison], first: str, second: str, *, k: int) -> str:
-    """Return the page of a comparison of accuracy at k."""
-    sections = "\n".join(line for found in comparisons for line in _section(found, first, second))
-    return document(f"{second} against {first}: accuracy at {k}", sections)
+    """Return the page that compares two systems by accuracy at k."""
+    sections = "\n".join(line for comparison in comparisons for line in _section(comparison, first, second))
+    return document(f"{second} compared with {first}: accuracy at {k}", sections)
 
 
-def _section(found: Comparison, first: str, second: str) -> Iterator[str]:
-    yield f"<h2>{escape(found.dictionary)}: {found.mentions:,} mentions</h2>"
+def _section(comparison: Comparison, first: str, second: str) -> Iterator[str]:
+    yield f"<h2>{escape(comparison.dictionary)}: {comparison.mentions:,} mentions</h2>"
     yield "<table>"
     for name, text in (
-        (first, accuracy_text(found.first)),
-        (second, accuracy_text(found.second)),
-        ("difference", difference_text(found)),
+        (first, accuracy_text(comparison.first)),
+        (second, accuracy_text(comparison.second)),
+        ("difference", difference_text(comparison)),
     ):
         yield f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>'
     yield "</table>"
-    yield f'<p class="quiet">{escape(p_text(found))}</p>'
-    changed = found.changed.group_by(pl.exclude("raw"), maintain_order=True).agg(
-        pl.col("raw").unique(maintain_order=True).str.join(", "), pl.len().alias("times")
+    yield f'<p class="quiet">{escape(p_text(comparison))}</p>'
+    changed = comparison.changed.group_by(pl.exclude("raw"), maintain_order=True).agg(
+        pl.col("raw").unique(maintain_order=True).str.join(", "), pl.len().alias("count")
     )
-    more = f"; below are {MOST_SHOWN:,}" if changed.height > MOST_SHOWN else ""
-    yield f"<h3>{found.changed.height:,} mentions changed, {changed.height:,} different ones{more}</h3>"
+    more = f"; the first {MOST_SHOWN:,} are shown" if changed.height > MOST_SHOWN else ""
+    yield f"<h3>{comparison.changed.height:,} mentions changed, {changed.height:,} distinct{more}</h3>"
     if changed.height:
         yield from _changes(changed.head(MOST_SHOWN), first, second)
 
 
 def _changes(changed: pl.DataFrame, first: str, second: str) -> Iterator[str]:
-    heads = ("mention", "gold", first, second, "times")
+    headers = ("mention", "gold", first, second, "count")
     yield '<table class="rows">\n<thead><tr><th scope="col"></th>'
-    yield "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
+    yield "".join(f'<th scope="col">{escape(header)}</th>' for header in headers)
     yield "</tr></thead>\n<tbody>"
     for row in changed.iter_rows(named=True):
         change = row["change"]
         cells = (
-            _two(row["text"], "" if row["raw"] == row["text"] else row["raw"]),
-            _two(row["means"], row["gold"]),
+            _with_small_print(row["text"], "" if row["raw"] == row["text"] else row["raw"]),
+            _with_small_print(row["gold_name"], row["gold"]),
             *(escape(row[system]) for system in ("first", "second")),
-            f"{row['times']:,}",
+            f"{row['count']:,}",
         )
-        told = "".join(
-            f'<td data-head="{escape(head)}">{cell}</td>' for head, cell in zip(heads, cells, strict=True)
+        data = "".join(
+            f'<td data-head="{escape(header)}">{cell}</td>'
+            for header, cell in zip(headers, cells, strict=True)
         )
-        yield f'<tr><td class="{_LOOKS[change]}">{change}</td>{told}</tr>'
+        yield f'<tr><td class="{_STYLES[change]}">{change}</td>{data}</tr>'
     yield "</tbody>\n</table>"
 
 
-def _two(text: str, small: str) -> str:
-    """A text, and under it another in small print."""
+def _with_small_print(text: str, small: str) -> str:
+    """A text with a second text below it in small print."""
     return f"{escape(text)} <small>{escape(small).replace('|', '|<wbr>')}</small>"

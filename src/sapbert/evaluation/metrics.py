@@ -1,15 +1,16 @@
-"""What is right, and how often: one row a mention, and figures over such rows.
+"""Result of each mention, and metrics over these results.
 
-The rules, which papers leave to their code:
+The rules, which papers rarely spell out:
 
-- A candidate name is right if one of its ids is a gold id: BioSyn's rule, and the default. By the strict rule
-  all of its concepts must be gold, because a linker has to answer with one: a name of two does not say which.
-  Ids that have the same names throughout (a MeSH and an OMIM id of one disease) are one concept.
-- A composite mention is right at k if each of its parts has a right candidate among its first k.
-- A gold id that the dictionary does not have makes a mention wrong, not left out; `coverage` tells how many
-  can be right at all. A mention counts as often as it stands in the corpus.
-- A mention without gold ids is NIL. It counts for NIL precision and recall alone.
-- Where a benchmark has folds, a share is the mean of the folds' shares, as papers report it.
+- A candidate name is correct if one of its ids is a gold id. This is BioSyn's rule and the default. By the
+  strict rule, all concepts of the name must be gold, because a linker returns one concept and an ambiguous
+  name does not determine it. Ids with exactly the same names (a MeSH and an OMIM id of one disease) are one
+  concept.
+- A composite mention is correct at k if each of its parts has a correct candidate among its first k.
+- A mention whose gold id is not in the dictionary counts as wrong; it is not left out. `coverage` is the
+  share of mentions that can be correct at all. A mention counts as often as it occurs in the corpus.
+- A mention without gold ids is NIL. It counts only for NIL precision and recall.
+- If a benchmark has folds, each metric is the mean over the folds, as in papers.
 """
 
 from __future__ import annotations
@@ -25,29 +26,30 @@ from sapbert.evaluation.benchmarks.dataset import Dictionary
 
 KS = (1, 5)
 RESULTS = ("mention", "fold", "document", "type", "raw", "text", "gold", "seen", "covered", "score")
-"""Columns of results, one row a mention; then `rank` and `strict_rank`, null where no candidate is right.
+"""Columns of results, one row per mention; then `rank` and `strict_rank`, null if no candidate is correct.
 
-`mention` is its number in the split, `text` its parts joined by `|`, `gold` its ids so joined, `seen` whether
-the text stands in the training split, `score` the best candidate's, of a composite the worst part's.
+`mention` is its number in the split, `text` its parts and `gold` its gold ids, both joined by `|`. `seen` is
+whether the text occurs in the training split. `score` is that of the best candidate; for a composite mention,
+the lowest over its parts.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Figures over some mentions; None where there is nothing to divide by."""
+    """Metrics over some mentions; None if the denominator is zero."""
 
     mentions: int
-    """Those with gold ids, over which all but the NIL figures are."""
+    """Mentions with gold ids. All metrics except those of NIL are over these."""
     nil: int
-    """Those without."""
+    """Mentions without gold ids."""
     accuracy: Mapping[int, float | None]
-    """k → share of mentions that are right at k, any id being enough."""
+    """k → share of mentions that are correct at k; one gold id is enough."""
     strict: Mapping[int, float | None]
     """The same by the strict rule."""
     mrr: float | None
-    """Mean of 1 / rank, 0 where no candidate is right."""
+    """Mean reciprocal rank; 0 for a mention without a correct candidate."""
     coverage: float | None
-    """Share of mentions one of whose gold ids the dictionary has."""
+    """Share of mentions with at least one gold id in the dictionary."""
     nil_precision: float | None
     nil_recall: float | None
 
@@ -60,16 +62,16 @@ def mention_results(
     concepts: pl.DataFrame,
     train: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Return one row a mention: what it is, and where its first right candidate stands.
+    """Return one row per mention: its description and the rank of its first correct candidate.
 
-    `candidates` has a row for each: `mention`, `part`, `position` from 1, `row` of the dictionary, `score`.
-    `concepts` says which ids are one (`concept_numbers`).
+    `candidates` has one row per candidate: `mention`, `part`, `position` from 1, `row` in the dictionary and
+    `score`. `concepts` maps ids to concepts (`concept_numbers`).
     """
     gold = mentions.with_row_index("mention").select("mention", id="ids").explode("id")
     ids = dictionary.table.with_row_index("row").select("row", id="ids")
-    ranks = _first_right(_right(candidates, ids.explode("id"), gold), mentions)
+    ranks = _first_correct(_correct(candidates, ids.explode("id"), gold), mentions)
     as_concepts = (_as_concepts(links, concepts) for links in (ids.explode("id"), gold))
-    strict = _first_right(_strictly_right(candidates, *as_concepts), mentions)
+    strict = _first_correct(_strictly_correct(candidates, *as_concepts), mentions)
     best = candidates.filter(pl.col("position") == 1).group_by("mention").agg(pl.col("score").min())
     described = mentions.with_row_index("mention").select(
         "mention",
@@ -82,22 +84,22 @@ def mention_results(
         seen=_seen(mentions, train),
         covered=pl.col("ids").list.eval(pl.element().is_in(dictionary.ids.implode())).list.any(),
     )
-    for found in (best, ranks.rename({"at": "rank"}), strict.rename({"at": "strict_rank"})):
-        described = described.join(found, on="mention", how="left", maintain_order="left")
+    for column in (best, ranks, strict.rename({"rank": "strict_rank"})):
+        described = described.join(column, on="mention", how="left", maintain_order="left")
     return described
 
 
 def compute_metrics(
     results: pl.DataFrame, *, ks: Sequence[int] = KS, threshold: float | None = None
 ) -> Metrics:
-    """Return the figures of `results`; below `threshold` a best candidate is taken for NIL."""
+    """Return the metrics of `results`; a mention with a best score below `threshold` is predicted as NIL."""
     nil = results["gold"] == ""
-    unanswered = results["score"].is_null()
+    predicted_nil = results["score"].is_null()
     if threshold is not None:
-        unanswered |= results["score"].fill_null(0) < threshold
-    both = int((nil & unanswered).sum())
+        predicted_nil |= results["score"].fill_null(0) < threshold
+    true_nil = int((nil & predicted_nil).sum())
     rules = {"any": "rank", "strict": "strict_rank"}
-    right = [
+    correct = [
         (pl.col(rank) <= k).fill_null(value=False).alias(f"{rule} {k}")
         for rule, rank in rules.items()
         for k in ks
@@ -106,7 +108,7 @@ def compute_metrics(
     by_fold = (
         results.filter(~nil)
         .group_by("fold", maintain_order=True)
-        .agg(pl.col("covered").mean(), *(one.mean() for one in right), reciprocal.mean())
+        .agg(pl.col("covered").mean(), *(column.mean() for column in correct), reciprocal.mean())
     )
     shares: dict[str, float | None] = by_fold.select(pl.exclude("fold").mean()).row(0, named=True)
     return Metrics(
@@ -116,53 +118,56 @@ def compute_metrics(
         strict={k: shares[f"strict {k}"] for k in ks},
         mrr=shares["mrr"],
         coverage=shares["covered"],
-        nil_precision=_ratio(both, int(unanswered.sum())),
-        nil_recall=_ratio(both, int(nil.sum())),
+        nil_precision=_ratio(true_nil, int(predicted_nil.sum())),
+        nil_recall=_ratio(true_nil, int(nil.sum())),
     )
 
 
 def compute_metrics_by(results: pl.DataFrame, column: str, *, ks: Sequence[int] = KS) -> dict[str, Metrics]:
-    """Return the figures of each group of mentions, by `type`, `seen` or another column, largest first."""
-    words = results.with_columns(pl.col(column).cast(pl.String))
-    groups = words.partition_by(column, as_dict=True, maintain_order=True)
+    """Return the metrics per value of `column` (such as `type` or `seen`), largest group first."""
+    as_text = results.with_columns(pl.col(column).cast(pl.String))
+    groups = as_text.partition_by(column, as_dict=True, maintain_order=True)
     largest = sorted(groups.items(), key=lambda group: -group[1].height)
     return {str(key[0]): compute_metrics(group, ks=ks) for key, group in largest}
 
 
 def correct_at(results: pl.DataFrame, k: int) -> NDArray[np.float64]:
-    """1 for each mention with gold ids that is right at k, 0 for the others.  # (mentions,)"""
+    """1 for each mention with gold ids that is correct at k, else 0.  # (mentions,)"""
     linked = results.filter(pl.col("gold") != "")
     return (linked["rank"] <= k).fill_null(value=False).to_numpy().astype(np.float64)
 
 
-def _right(candidates: pl.DataFrame, ids: pl.DataFrame, gold: pl.DataFrame) -> pl.DataFrame:
-    """Keep the candidates one of whose ids is gold."""
+def _correct(candidates: pl.DataFrame, ids: pl.DataFrame, gold: pl.DataFrame) -> pl.DataFrame:
+    """Keep the candidates with at least one gold id."""
     each = candidates.select("mention", "part", "position", "row").join(ids, on="row")
     return each.join(gold, on=["mention", "id"], how="semi").select("mention", "part", "position").unique()
 
 
-def _strictly_right(candidates: pl.DataFrame, ids: pl.DataFrame, gold: pl.DataFrame) -> pl.DataFrame:
-    """Keep the candidates all of whose ids are gold."""
+def _strictly_correct(candidates: pl.DataFrame, ids: pl.DataFrame, gold: pl.DataFrame) -> pl.DataFrame:
+    """Keep the candidates all of whose ids are gold ids."""
     each = candidates.select("mention", "part", "position", "row").join(ids, on="row")
     wrong = each.join(gold, on=["mention", "id"], how="anti")
-    places = ["mention", "part", "position"]
-    return each.select(places).unique().join(wrong.select(places).unique(), on=places, how="anti")
+    key = ["mention", "part", "position"]
+    return each.select(key).unique().join(wrong.select(key).unique(), on=key, how="anti")
 
 
-def _first_right(right: pl.DataFrame, mentions: pl.DataFrame) -> pl.DataFrame:
-    """Where each mention is right at last: the worst of its parts' best positions, if all have one."""
+def _first_correct(correct: pl.DataFrame, mentions: pl.DataFrame) -> pl.DataFrame:
+    """The least k at which each mention is correct: the worst of the best positions of its parts.
+
+    Mentions with a part that has no correct candidate are left out.
+    """
     parts = mentions.with_row_index("mention").select("mention", parts=pl.col("parts").list.len())
-    best = right.group_by("mention", "part").agg(pl.col("position").min())
-    worst = best.group_by("mention").agg(pl.len().alias("found"), at=pl.col("position").max())
-    whole = worst.join(parts, on="mention").filter(pl.col("found") == pl.col("parts"))
-    return whole.select("mention", pl.col("at").cast(pl.UInt32))
+    best = correct.group_by("mention", "part").agg(pl.col("position").min())
+    worst = best.group_by("mention").agg(pl.len().alias("correct_parts"), rank=pl.col("position").max())
+    complete = worst.join(parts, on="mention").filter(pl.col("correct_parts") == pl.col("parts"))
+    return complete.select("mention", pl.col("rank").cast(pl.UInt32))
 
 
 def _as_concepts(links: pl.DataFrame, concepts: pl.DataFrame) -> pl.DataFrame:
-    """Replace ids by the first id of their concept."""
+    """Replace each id by the first id of its concept."""
     first = concepts.select("id", first=pl.col("id").first().over("concept"))
-    known = links.join(first, on="id", how="left", maintain_order="left")
-    return known.with_columns(id=pl.coalesce("first", "id")).drop("first").unique(maintain_order=True)
+    mapped = links.join(first, on="id", how="left", maintain_order="left")
+    return mapped.with_columns(id=pl.coalesce("first", "id")).drop("first").unique(maintain_order=True)
 
 
 def _seen(mentions: pl.DataFrame, train: pl.DataFrame | None) -> pl.Series:

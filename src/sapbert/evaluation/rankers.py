@@ -1,8 +1,8 @@
-"""What can be measured: anything that ranks the names of a dictionary for a mention.
+"""Rankers to evaluate: each ranks the names of a dictionary for a mention.
 
-Baselines stand beside encoders because they are hard to beat: with training mentions in the dictionary, an
-exact match alone answers three mentions of NCBI in four. Scores of different rankers are not comparable, only
-their order is; equal scores are in order of rows, so that every run gives the same figures.
+Baselines are included because they are hard to beat: with training mentions in the dictionary, exact matching
+alone links three of four NCBI mentions. Scores of different rankers are not comparable, only their order is.
+Equal scores are ordered by row, so that every run gives the same results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.arrays import Texts
-from sapbert.errors import ConfigError, MissingExtraError
+from sapbert.errors import ConfigError, needing
 from sapbert.index.flat import FlatIndex
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.index.vectors import Vectors, no_results
@@ -26,33 +26,33 @@ from sapbert.linking.hybrid import HybridSearch
 from sapbert.protocols import Encoder
 
 Ranked = tuple[NDArray[np.float32], NDArray[np.int64]]
-"""Scores, best first, and rows of the dictionary, -1 where there are fewer.  # (mentions, k) both"""
-_DEEPER = 8
-"""How much deeper than asked for each of two searches looks whose scores are joined."""
-_CELLS = 16 << 20
-"""Scores held at a time: 64 MB."""
+"""Scores, best first, and rows of the dictionary, padded with -1.  # (mentions, k) both"""
+_HYBRID_OVERSAMPLING = 8
+"""The hybrid ranker searches this many times k names, because it merges the results of two searches."""
+_SCORES_PER_BLOCK = 16 << 20
+"""Scores computed at a time: 64 MB."""
 
 
 class Ranker(Protocol):
     """Ranks the names of one dictionary."""
 
     def rank(self, mentions: Sequence[str], k: int) -> Ranked:
-        """Return the k best rows of each mention; names and mentions are folded."""
+        """Return the k best rows per mention; names and mentions are folded."""
         ...
 
 
 RankerFactory = Callable[[Sequence[str]], Ranker]
-"""Makes a ranker of the names of a dictionary."""
+"""Creates a ranker for the names of a dictionary."""
 
 
 class ExactRanker:
-    """Finds the name that is the mention, or nothing."""
+    """Returns the name that is equal to the mention, if any."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._rows = {name: row for row, name in enumerate(names)}
 
     def rank(self, mentions: Sequence[str], k: int) -> Ranked:
-        """Return the one row of each mention, or none."""
+        """Return at most one row per mention."""
         scores, rows = no_results(len(mentions), k)
         rows[:, 0] = [self._rows.get(mention, -1) for mention in mentions]
         scores[rows >= 0] = 1
@@ -60,30 +60,30 @@ class ExactRanker:
 
 
 class ScoringRanker:
-    """Ranks by a function from some mentions to their scores with all names."""
+    """Ranks by a function that scores mentions against all names."""
 
     def __init__(self, score: Callable[[Sequence[str]], NDArray[np.float32]], names: int) -> None:
-        """Rank by `score`, which gives a matrix (mentions, names); zero or less is no candidate."""
+        """Rank by `score`, which returns a matrix (mentions, names); scores above zero are candidates."""
         self._score = score
         self._names = names
 
     def rank(self, mentions: Sequence[str], k: int) -> Ranked:
-        """Return the k best rows of each mention."""
+        """Return the k best rows per mention."""
         scores, rows = no_results(len(mentions), k)
-        step = max(_CELLS // max(self._names, 1), 1)
+        step = max(_SCORES_PER_BLOCK // max(self._names, 1), 1)
         for start in range(0, len(mentions), step):
             block = self._score(mentions[start : start + step])  # (block, names)
             best = top_k_columns(block, k)
             width = best.shape[1]
-            own = np.take_along_axis(block, best, axis=1)
+            best_scores = np.take_along_axis(block, best, axis=1)
             stop = start + len(best)
-            rows[start:stop, :width] = np.where(own > 0, best, -1)
-            scores[start:stop, :width] = np.where(own > 0, own, -np.inf)
+            rows[start:stop, :width] = np.where(best_scores > 0, best, -1)
+            scores[start:stop, :width] = np.where(best_scores > 0, best_scores, -np.inf)
         return scores, rows
 
 
 def top_k_columns(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Columns of the k best scores of each row, best first; of equal scores the lower column comes first.
+    """Columns of the k best scores per row, best first; equal scores are ordered by column.
 
     # (rows, min(k, columns))
     """
@@ -91,28 +91,28 @@ def top_k_columns(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     if columns == 0:
         return np.empty((len(scores), 0), np.int64)
     k = min(k, columns)
-    floor = np.partition(scores, columns - k, axis=1)[:, columns - k, np.newaxis]
+    kth_best = np.partition(scores, columns - k, axis=1)[:, columns - k, np.newaxis]
     best = np.empty((len(scores), k), np.int64)
-    for row, above in enumerate(scores >= floor):
-        near = np.flatnonzero(above)
+    for row, is_near in enumerate(scores >= kth_best):
+        near = np.flatnonzero(is_near)
         best[row] = near[np.argsort(-scores[row, near], kind="stable")[:k]]
     return best
 
 
 class EncoderRanker:
-    """Ranks by the cosine of vectors, exactly."""
+    """Ranks by cosine similarity of vectors, with exact search."""
 
     def __init__(self, names: Sequence[str], encoder: Encoder) -> None:
         self._encoder = encoder
         self._index = FlatIndex(Vectors(encoder.encode(names), None))
 
     def rank(self, mentions: Sequence[str], k: int) -> Ranked:
-        """Return the k nearest rows of each mention."""
+        """Return the k nearest rows per mention."""
         return self._index.search(self._encoder.encode(mentions), k)
 
 
 class HybridRanker:
-    """Ranks by vectors and spelling together, as `sapbert link` does in a hybrid index."""
+    """Ranks by dense and n-gram score combined, as `sapbert link` does with a hybrid index."""
 
     def __init__(self, names: Sequence[str], encoder: Encoder, weight: float) -> None:
         self._names = names
@@ -121,29 +121,30 @@ class HybridRanker:
         self._weight = weight
 
     def rank(self, mentions: Sequence[str], k: int) -> Ranked:
-        """Return the k best rows of each mention, of those near by either."""
-        with _spelling(self._names) as sparse:
+        """Return the k best rows per mention by combined score."""
+        with _ngram_index(self._names) as sparse:
             search = HybridSearch(FlatIndex(self._vectors), self._vectors, sparse, self._weight)
-            # A name may be good enough by both and among the first by neither.
-            scores, rows = search.search(mentions, self._encoder.encode(mentions), _DEEPER * k)
+            # The best name by combined score need not be among the first k by either score.
+            scores, rows = search.search(mentions, self._encoder.encode(mentions), _HYBRID_OVERSAMPLING * k)
         return scores[:, :k], rows[:, :k]
 
 
 class TfidfRanker:
-    """Ranks by the cosine of character 1- and 2-grams weighed by tf-idf, as BioSyn does before it learns."""
+    """Ranks by cosine similarity of tf-idf weighted character 1- and 2-grams, like BioSyn's sparse score."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
 
     def rank(self, mentions: Sequence[str], k: int) -> Ranked:
-        """Return the k most alike rows of each mention."""
-        with _spelling(self._names) as sparse:
+        """Return the k most similar rows per mention."""
+        with _ngram_index(self._names) as sparse:
             return sparse.search(mentions, k)
 
 
 def bm25_ranker(names: Sequence[str], *, saturation: float = 1.2, length_weight: float = 0.75) -> Ranker:
-    """Rank by BM25 over words: how many and how rare the words are that a name shares with a mention."""
-    sparse = _require("scipy.sparse", "eval")
+    """Rank by BM25 over words: by how many words a name shares with a mention, and how rare they are."""
+    with needing("eval"):
+        from scipy import sparse
     words = {word: number for number, word in enumerate(dict.fromkeys(w for n in names for w in n.split()))}
     counts = _word_counts(names, words, sparse)  # (names, words)
     documents = np.bincount(counts.indices, minlength=len(words))
@@ -164,15 +165,15 @@ def bm25_ranker(names: Sequence[str], *, saturation: float = 1.2, length_weight:
 
 
 def levenshtein_ranker(names: Sequence[str]) -> Ranker:
-    """Rank by Levenshtein distance, as a share of the longer text."""
-    process = _require("rapidfuzz.process", "eval")
-    distance = _require("rapidfuzz.distance", "eval")
+    """Rank by Levenshtein distance, normalized by the length of the longer text."""
+    with needing("eval"):
+        from rapidfuzz import distance, process
 
     def score(mentions: Sequence[str]) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = process.cdist(
+        scores: NDArray[np.float32] = process.cdist(
             mentions, names, scorer=distance.Levenshtein.normalized_similarity, workers=-1, dtype=np.float32
         )
-        return found
+        return scores
 
     return ScoringRanker(score, len(names))
 
@@ -186,16 +187,16 @@ BASELINES: dict[str, RankerFactory] = {
 
 
 def baseline(name: str) -> RankerFactory:
-    """Return a baseline by its name."""
+    """Return the baseline called `name`."""
     if name not in BASELINES:
-        raise ConfigError(f"no baseline {name!r}; there are {', '.join(BASELINES)}")
+        raise ConfigError(f"unknown baseline {name!r}; choose from {', '.join(BASELINES)}")
     return BASELINES[name]
 
 
 @contextmanager
-def _spelling(names: Sequence[str]) -> Iterator[SparseIndex]:
-    """Index names by character n-grams for a while."""
-    # The index lives on disk; where files that are mapped cannot be removed, they stay a while.
+def _ngram_index(names: Sequence[str]) -> Iterator[SparseIndex]:
+    """Provide a temporary n-gram index of `names`."""
+    # The index is on disk. Windows cannot remove files that are memory-mapped, so errors are ignored.
     with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
         write_sparse(_texts(names), Path(folder), SparseSettings())
         yield SparseIndex.open(Path(folder))
@@ -208,23 +209,14 @@ def _texts(names: Sequence[str]) -> Texts:
 
 
 def _word_counts(texts: Sequence[str], words: dict[str, int], sparse: Any) -> Any:
-    """How often each text has each of `words`.  # sparse (texts, words)"""
+    """Count of each of `words` in each text.  # sparse (texts, words)"""
     offsets: list[int] = [0]
     columns: list[int] = []
     counts: list[int] = []
     for text in texts:
-        own = Counter(words[word] for word in text.split() if word in words)
-        columns.extend(own.keys())
-        counts.extend(own.values())
+        text_counts = Counter(words[word] for word in text.split() if word in words)
+        columns.extend(text_counts.keys())
+        counts.extend(text_counts.values())
         offsets.append(len(columns))
     arrays = (np.array(counts, np.float64), np.array(columns, np.int64), np.array(offsets, np.int64))
     return sparse.csr_matrix(arrays, shape=(len(texts), len(words)))
-
-
-def _require(module: str, extra: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(module.partition(".")[0], extra) from error

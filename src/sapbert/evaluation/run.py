@@ -1,14 +1,14 @@
-"""Measure a ranker on an evaluation set, with each of its dictionaries, and keep every mention's result.
+"""Evaluate a ranker on a benchmark, with each of its dictionaries, and store the result of every mention.
 
-Both dictionaries are always measured, because the enlarged one is worth more than most models: character
-tf-idf alone gains eleven points on NCBI from it. Results are kept a mention, not only a figure, so that
-two runs can be compared on the same mentions and errors can be looked at.
+Both dictionaries are always evaluated, because the enlarged one matters more than most models: it gives
+character tf-idf alone eleven points on NCBI. Results are stored per mention and not only as metrics, so that
+two runs can be compared on the same mentions and errors can be analysed.
 
-| table | one row | columns |
+| table | one row per | columns |
 |---|---|---|
-| `mentions.parquet` | a dictionary and mention | `dictionary` and those of `metrics.RESULTS` |
-| `candidates.parquet` | a candidate | `dictionary`, `mention`, `part`, `position`, `name`, `ids`, `score` |
-| `gold.parquet` | a name of a gold concept | `dictionary`, `id`, `name` |
+| `mentions.parquet` | dictionary and mention | `dictionary` and those of `metrics.RESULTS` |
+| `candidates.parquet` | candidate | `dictionary`, `mention`, `part`, `position`, `name`, `ids`, `score` |
+| `gold.parquet` | name of a gold concept | `dictionary`, `id`, `name` |
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sapbert.vocab.parquet import polars_os_errors
 KIND = "evaluation"
 _TABLES = ("mentions", "candidates", "gold")
 DEPTH = 20
-"""Candidates kept of each part of a mention: no accuracy further down is known, and 1 / rank counts as 0."""
+"""Candidates stored per part of a mention. A correct candidate beyond this counts as not found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,19 @@ class Evaluation:
 
     @classmethod
     def open(cls, path: Path) -> Evaluation:
-        """Open what `write_evaluation` wrote."""
+        """Open an evaluation written by `write_evaluation`."""
         manifest = load_manifest(path, kind=KIND)
         if missing := [name for name in _TABLES if f"{name}.parquet" not in manifest.files]:
             raise ArtifactError(
-                f"{path} has no table {missing[0]}: an earlier sapbert wrote none; run sapbert evaluate again"
+                f"{path} has no table {missing[0]}, because an earlier version of sapbert wrote it; "
+                "run `sapbert evaluate` again"
             )
         results, candidates, gold = (pl.read_parquet(path / f"{name}.parquet") for name in _TABLES)
         return cls(results, candidates, gold, manifest)
 
     @property
     def dictionaries(self) -> list[str]:
-        """Which dictionaries were measured."""
+        """Names of the dictionaries that were evaluated."""
         names: list[str] = self.results["dictionary"].unique(maintain_order=True).to_list()
         return names
 
@@ -72,30 +73,31 @@ class Evaluation:
 
 def evaluate(
     benchmark: EvaluationSet,
-    build: RankerFactory,
+    make_ranker: RankerFactory,
     *,
     split: str = "test",
     depth: int = DEPTH,
     reranker: Reranker | None = None,
 ) -> Evaluation:
-    """Rank the names of each dictionary for the mentions of a split, and mention_results the candidates.
+    """Rank the names of each dictionary for the mentions of a split, and check the candidates.
 
-    A `reranker` then puts the first `depth` names of a mention in order.
+    A `reranker` then reorders the first `depth` names per mention.
     """
     mentions = benchmark.split(split)
     if not benchmark.dictionaries:
-        raise ConfigError(f"{benchmark.name} comes without a dictionary; give one (--dictionary)")
+        raise ConfigError(f"{benchmark.name} has no dictionary; provide one (--dictionary)")
     train = benchmark.splits.get("train") if split != "train" else None
-    # Training mentions carry one id of several, so only the vocabulary's own names tell which ids are one.
+    # A training mention has only one of the ids of its concept, so only the names of the vocabulary itself
+    # tell which ids are the same concept.
     concepts = concept_numbers(next(iter(benchmark.dictionaries.values())))
     results, candidates, gold = [], [], []
     for name, dictionary in benchmark.dictionaries.items():
-        found = rank_mentions(mentions, dictionary, build, depth=depth, reranker=reranker)
-        judged = mention_results(mentions, found, dictionary, concepts=concepts, train=train)
-        results.append(judged.select(pl.lit(name).alias("dictionary"), pl.all()))
-        named = found.with_columns(
-            name=dictionary.table["name"][found["row"]],
-            ids=dictionary.table["ids"].list.join("|")[found["row"]],
+        ranked = rank_mentions(mentions, dictionary, make_ranker, depth=depth, reranker=reranker)
+        result = mention_results(mentions, ranked, dictionary, concepts=concepts, train=train)
+        results.append(result.select(pl.lit(name).alias("dictionary"), pl.all()))
+        named = ranked.with_columns(
+            name=dictionary.table["name"][ranked["row"]],
+            ids=dictionary.table["ids"].list.join("|")[ranked["row"]],
         )
         candidates.append(named.select(pl.lit(name).alias("dictionary"), pl.exclude("row")))
         gold.append(_gold_names(mentions, dictionary).select(pl.lit(name).alias("dictionary"), pl.all()))
@@ -103,74 +105,81 @@ def evaluate(
 
 
 def _gold_names(mentions: pl.DataFrame, dictionary: Dictionary) -> pl.DataFrame:
-    """Every name of the gold concepts, in order of the dictionary: what a reader of errors needs of it."""
-    wanted = mentions.select(id="ids").explode("id").unique()
+    """All names of the gold concepts, in the order of the dictionary; the error analysis shows them."""
+    gold_ids = mentions.select(id="ids").explode("id").unique()
     names = dictionary.table.explode("ids").select("name", id="ids")
-    return names.join(wanted, on="id", how="semi", maintain_order="left").select("id", "name")
+    return names.join(gold_ids, on="id", how="semi", maintain_order="left").select("id", "name")
 
 
 def rank_mentions(
     mentions: pl.DataFrame,
     dictionary: Dictionary,
-    build: RankerFactory,
+    make_ranker: RankerFactory,
     *,
     depth: int,
     reranker: Reranker | None = None,
 ) -> pl.DataFrame:
-    """Return the candidates of every part of every mention, as `metrics.mention_results` takes them."""
+    """Return the candidates of all parts of all mentions, in the form that `mention_results` expects."""
     parts = (
         mentions.with_row_index("mention")
         .select(
             "mention",
             part=pl.int_ranges(pl.col("parts").list.len(), dtype=pl.UInt32),
             text="parts",
-            # Without a reranker a mention is the same in any context.
+            # Only a reranker uses the context.
             context=pl.lit("") if reranker is None else pl.col("context"),
         )
         .explode("part", "text")
     )
-    asked = parts.select("text", "context").unique(maintain_order=True)
-    texts = asked["text"].unique(maintain_order=True)
-    scores, rows = build(dictionary.names).rank(texts.to_list(), depth)
+    distinct = parts.select("text", "context").unique(maintain_order=True)
+    texts = distinct["text"].unique(maintain_order=True)
+    scores, rows = make_ranker(dictionary.names).rank(texts.to_list(), depth)
     if reranker is not None:
         place = dict(zip(texts, range(len(texts)), strict=True))
-        own = [place[text] for text in asked["text"]]
-        scores, rows = _reranked(reranker, dictionary.names, asked, (scores[own], rows[own]))
+        places = [place[text] for text in distinct["text"]]
+        scores, rows = _rerank(reranker, dictionary.names, distinct, (scores[places], rows[places]))
     mention, position = np.nonzero(rows >= 0)
-    found = pl.DataFrame(
+    candidates = pl.DataFrame(
         {
-            "text": asked["text"][mention],
-            "context": asked["context"][mention],
+            "text": distinct["text"][mention],
+            "context": distinct["context"][mention],
             "position": (position + 1).astype(np.uint32),
             "row": rows[mention, position].astype(np.uint32),
             "score": scores[mention, position],
         }
     )
-    found = parts.join(found, on=["text", "context"]).drop("text", "context")
-    return found.sort("mention", "part", "position")
+    candidates = parts.join(candidates, on=["text", "context"]).drop("text", "context")
+    return candidates.sort("mention", "part", "position")
 
 
-def _reranked(reranker: Reranker, names: Sequence[str], asked: pl.DataFrame, ranked: Ranked) -> Ranked:
-    """Put the ranked names of each mention in the order of a reranker, with its scores.
+def _rerank(reranker: Reranker, names: Sequence[str], distinct: pl.DataFrame, ranked: Ranked) -> Ranked:
+    """Reorder the ranked names of each mention by the scores of a reranker.
 
-    As in `link`, a name that is the mention stays in front; it gets the best score.
+    As in `link`, a name that is equal to the mention stays first and gets the best score.
     """
     scores, rows = ranked
-    found = [own >= 0 for own in rows]
+    is_candidate = rows >= 0
     requests = [
         RerankRequest(
-            text, tuple(names[row] for row in own[there].tolist()), tuple(first[there].tolist()), context
+            text,
+            tuple(names[row] for row in mention_rows[valid].tolist()),
+            tuple(first_scores[valid].tolist()),
+            context,
         )
-        for (text, context), own, first, there in zip(asked.iter_rows(), rows, scores, found, strict=True)
+        for (text, context), mention_rows, first_scores, valid in zip(
+            distinct.iter_rows(), rows, scores, is_candidate, strict=True
+        )
     ]
-    given, order = np.full_like(scores, -np.inf), np.full_like(rows, -1)
-    for number, (request, new) in enumerate(zip(requests, rerank_scores(reranker, requests), strict=True)):
-        equal = np.array([name == request.mention for name in request.names], np.bool_)
-        lifted = np.where(equal, new.max(initial=-np.inf), new)
-        best = np.lexsort((-lifted, ~equal))
-        given[number, : len(best)] = lifted[best]
-        order[number, : len(best)] = rows[number][found[number]][best]
-    return given, order
+    new_scores, new_rows = np.full_like(scores, -np.inf), np.full_like(rows, -1)
+    for number, (request, reranked) in enumerate(
+        zip(requests, rerank_scores(reranker, requests), strict=True)
+    ):
+        exact = np.array([name == request.mention for name in request.names], np.bool_)
+        raised = np.where(exact, reranked.max(initial=-np.inf), reranked)
+        best = np.lexsort((-raised, ~exact))
+        new_scores[number, : len(best)] = raised[best]
+        new_rows[number, : len(best)] = rows[number][is_candidate[number]][best]
+    return new_scores, new_rows
 
 
 def write_evaluation(
@@ -182,7 +191,7 @@ def write_evaluation(
     ranker: str,
     overwrite: bool = False,
 ) -> Manifest:
-    """Write the results of a run as an artifact; `ranker` is the fingerprint or name of what was measured."""
+    """Write the results of a run as an artifact; `ranker` is the fingerprint or name of the ranker."""
     with create(target, overwrite=overwrite) as draft:
         tables = (evaluation.results, evaluation.candidates, evaluation.gold)
         for name, table in zip(_TABLES, tables, strict=True):

@@ -1,8 +1,9 @@
-"""Vectors of names already encoded, so that a second evaluation takes seconds.
+"""Cache of vectors on disk, so that a second evaluation takes seconds.
 
-A name's vector depends on the encoder alone, so it is kept by the encoder's fingerprint and the digest of the
-name, and benchmarks that share a dictionary share its vectors. They lie in segments, an artifact each, that
-are written when full: a run that is killed goes on where it was. A segment that is damaged is encoded again.
+The vector of a name depends only on the encoder and the name, so the cache key is the fingerprint of the
+encoder and a digest of the name. Benchmarks that share a dictionary share its vectors. Vectors are stored in
+segments, one artifact each, written when full: an interrupted run continues after the last segment. Damaged
+segments are encoded again.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from sapbert.protocols import Encoder
 
 KIND = "vectors"
 SEGMENT = 8_192
-"""Names encoded between two looks at the disk: what a killed run may lose."""
-_TOLD = 1_024
-"""Names encoded between two words of progress: seconds on a CPU, where a segment takes minutes."""
+"""Names per segment: the most that an interrupted run encodes again."""
+_PROGRESS_EVERY = 1_024
+"""Names between two progress reports: seconds on a CPU, where a segment takes minutes."""
 _DIGEST = np.dtype("S16")
-"""numpy drops zero bytes at the end of these, but alike on both sides of every comparison."""
+"""numpy strips trailing zero bytes of this type, but on both sides of every comparison."""
 
 
 class CachedEncoder:
-    """Encodes what `encoder` has not encoded before; fits `protocols.Encoder`."""
+    """An encoder with a cache on disk; implements `protocols.Encoder`."""
 
     def __init__(
         self, encoder: Encoder, folder: Path, *, progress: Callable[[int, int], None] | None = None
     ) -> None:
-        """Keep vectors under `folder`; `progress` is told of names encoded and names to encode."""
+        """Cache vectors under `folder`; `progress` is called with the names encoded and the total."""
         self._encoder = encoder
         self._progress = progress
         self.dimension = encoder.dimension
@@ -43,11 +44,11 @@ class CachedEncoder:
         self._folder = folder / self.fingerprint
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """Return one unit vector a name, in the order given.  # (names, dimension)"""
+        """Return one unit vector per name, in input order.  # (names, dimension)"""
         digests = _digests(names)
         vectors = np.empty((len(names), self.dimension), np.float32)
         missing = self._fill(vectors, digests)
-        # Of names that are missing, each once; they come back from the segments they are written to.
+        # Encode each missing name once; the vectors are read back from the segments just written.
         distinct = np.unique(digests[missing], return_index=True)[1]
         rows = missing[np.sort(distinct)]
         for start in range(0, len(rows), SEGMENT):
@@ -55,30 +56,30 @@ class CachedEncoder:
             encoded = self._encode([names[row] for row in segment], start, len(rows))
             self._write(digests[segment], encoded)
         if len(rows) and len(self._fill(vectors, digests)):
-            raise ArtifactError(f"{self._folder}: vectors vanished while they were used; run this again")
+            raise ArtifactError(f"{self._folder}: cached vectors disappeared during the run; run it again")
         return vectors
 
     def _fill(self, vectors: NDArray[np.float32], digests: NDArray[np.bytes_]) -> NDArray[np.intp]:
-        """Copy the vectors that are kept, and return the rows of those that are not."""
-        found = np.zeros(len(digests), bool)
+        """Copy cached vectors into `vectors`, and return the rows that are not cached."""
+        cached = np.zeros(len(digests), bool)
         for segment in sorted(self._folder.glob("[0-9a-f]*")):
             with suppress(ArtifactError):
                 load_manifest(segment, kind=KIND, verify=False)
-                kept = np.load(segment / "digests.npy")
-                if len(kept):
-                    places = np.minimum(np.searchsorted(kept, digests), len(kept) - 1)
-                    here = np.flatnonzero(kept[places] == digests)
-                    vectors[here] = map_array(segment / "vectors.npy")[places[here]]
-                    found[here] = True
-        return np.flatnonzero(~found)
+                stored = np.load(segment / "digests.npy")
+                if len(stored):
+                    places = np.minimum(np.searchsorted(stored, digests), len(stored) - 1)
+                    rows = np.flatnonzero(stored[places] == digests)
+                    vectors[rows] = map_array(segment / "vectors.npy")[places[rows]]
+                    cached[rows] = True
+        return np.flatnonzero(~cached)
 
     def _encode(self, names: Sequence[str], before: int, total: int) -> NDArray[np.float32]:
-        """Encode the names of a segment, telling of progress from `before` on."""
+        """Encode the names of a segment and report progress; `before` names are already done."""
         vectors = np.empty((len(names), self.dimension), np.float32)
-        for start in range(0, len(names), _TOLD):
+        for start in range(0, len(names), _PROGRESS_EVERY):
             if self._progress is not None:
                 self._progress(before + start, total)
-            stop = min(start + _TOLD, len(names))
+            stop = min(start + _PROGRESS_EVERY, len(names))
             vectors[start:stop] = self._encoder.encode(names[start:stop])
         if self._progress is not None:
             self._progress(before + len(names), total)
@@ -99,6 +100,6 @@ class CachedEncoder:
 
 
 def _digests(names: Sequence[str]) -> NDArray[np.bytes_]:
-    """16 bytes a name: of a billion names no two share them.  # (names,)"""
+    """16-byte digest per name, wide enough that a billion names do not collide.  # (names,)"""
     texts = (name.encode(errors="surrogatepass") for name in names)
     return np.array([hashlib.blake2b(text, digest_size=16).digest() for text in texts], _DIGEST)

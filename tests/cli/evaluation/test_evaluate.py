@@ -134,7 +134,7 @@ def test_models_of_several_seeds_are_one_system(sapbert: Sapbert, tmp_path: Path
     assert found["accuracy"]["1"]["mean"] == pytest.approx(sum(accuracies) / 2)
     assert found["accuracy"]["1"]["deviation"] == pytest.approx(abs(accuracies[0] - accuracies[1]) / 2**0.5)
     assert f"{100 * found['accuracy']['1']['mean']:.1f} ± " in done.out.splitlines()[2]
-    assert done.out.endswith("Means and deviations of 2 runs.\n")
+    assert done.out.endswith("Mean and standard deviation over 2 runs.\n")
     assert left_in(tmp_path / "seeds") == {"01", "02"}
     assert sapbert("compare", tmp_path / "seeds", tmp_path / "seeds").code == 0
 
@@ -187,7 +187,7 @@ def test_errors_are_told_by_kind_and_shown_on_a_page(sapbert: Sapbert, tmp_path:
     assert (done.code, done.err) == (0, f"page -> {page}\n")
     lines = [line.split() for line in done.out.splitlines()]
     assert lines[:2] == [["dictionary", "test_dictionary"], ["wrong", "2", "of", "3", "2", "of", "3"]]
-    assert lines[2:] == [["unanswered", "2", "(100%)", "2", "(100%)"]]
+    assert lines[2:] == [["no", "candidate", "2", "(100%)", "2", "(100%)"]]
     assert "<title>Wrong links of exact on plain, test</title>" in page.read_text()
     assert sapbert("errors", run).out == done.out
     assert "--overwrite" in refused(sapbert("errors", run, "-o", page))
@@ -197,7 +197,7 @@ def test_errors_of_an_evaluation_without_gold_names_cannot_be_told(sapbert: Sapb
     with create(tmp_path / "old") as draft:
         draft.seal("evaluation", settings={}, inputs={}, counts={})
 
-    assert "has no table mentions: an earlier sapbert wrote none" in refused(
+    assert "has no table mentions, because an earlier version of sapbert wrote it" in refused(
         sapbert("errors", tmp_path / "old")
     )
 
@@ -220,4 +220,4 @@ def test_what_is_measured_must_be_said_once(sapbert: Sapbert) -> None:
 
 
 def test_what_cannot_be_compared_is_told(sapbert: Sapbert, tmp_path: Path) -> None:
-    assert "no evaluation, nor a folder of them" in refused(sapbert("compare", tmp_path, tmp_path))
+    assert "neither an evaluation nor a folder" in refused(sapbert("compare", tmp_path, tmp_path))

@@ -200,7 +200,7 @@ def test_a_copy_is_no_other_seed(sapbert: Sapbert, benchmarks: Path, tmp_path: P
             ("--benchmarks", GOLDEN),
             "golden has no set of the paper; they are sought by these names: ncbi-disease, ",
         ),
-        (("--baselines", "oracle"), "no baseline 'oracle'"),
+        (("--baselines", "oracle"), "unknown baseline 'oracle'"),
         (("--models", "a=nowhere/at/all"), "nowhere/at/all"),
     ],
 )

@@ -204,20 +204,24 @@ def test_a_split_that_is_not_there_is_told() -> None:
         (
             "processed_test/1.concept",
             "1||0|3||Disease||fever\n",
-            r"1.concept:1: 4 fields by '\|\|' instead of 5",
+            r"1.concept:1: expected 5 fields separated by '\|\|', found 4",
         ),
-        ("A.fold-0.test.txt", "1\tfever\n", "fold-0.test.txt:1: 2 fields"),
-        ("corpus_pubtator.txt", "1|t|a\n2\t0\t1\ta\tT\tC\n", "corpus_pubtator.txt:2: no line of document 1"),
+        ("A.fold-0.test.txt", "1\tfever\n", "fold-0.test.txt:1: expected 3 fields"),
+        (
+            "corpus_pubtator.txt",
+            "1|t|a\n2\t0\t1\ta\tT\tC\n",
+            "corpus_pubtator.txt:2: not an annotation of document 1",
+        ),
         (
             "corpus_pubtator.txt",
             "1|t|a\n1\tx\t1\ta\tT\tC\n",
-            "corpus_pubtator.txt:2: 'x' and '1' are no offsets",
+            "corpus_pubtator.txt:2: 'x' and '1' are not offsets",
         ),
-        ("test.json", '[{"id": 1, "entities": [{}]}]', "is not of BigBIO's kb schema"),
-        ("test.json", "{", "no JSON documents"),
-        ("test.json", "[1]", "a int instead of a document"),
-        ("notes.md", "hello", "holds no benchmark"),
-        ("corpus_pubtator.txt", "1|t|a\n", "no mentions in here"),
+        ("test.json", '[{"id": 1, "entities": [{}]}]', "is not in BigBIO's kb schema"),
+        ("test.json", "{", "not JSON documents"),
+        ("test.json", "[1]", "expected a document, found int"),
+        ("notes.md", "hello", "contains no benchmark"),
+        ("corpus_pubtator.txt", "1|t|a\n", "contains no mentions"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, name: str, content: str, problem: str) -> None:

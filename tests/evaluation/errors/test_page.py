@@ -36,7 +36,7 @@ def data_of(html: str) -> Any:
 def test_kinds_are_counted_and_explained() -> None:
     told_of = html()
 
-    assert "4 of 4 mentions are linked wrongly (100.0%), 3 different ones." in told_of
+    assert "4 of 4 mentions are linked wrongly (100.0%), 3 distinct." in told_of
     assert re.search(r'data-kind="near miss">near miss</th>\s*<td>None of the above, and the gold', told_of)
     assert '<td class="number" data-head="dictionary">2 (50%)</td>' in told_of
     assert "hot \u2192 moss lung; gold: fever" in told_of
@@ -76,5 +76,5 @@ def test_only_the_most_frequent_links_are_shown(monkeypatch: pytest.MonkeyPatch)
 
     shown = page.errors_page(evaluation, links, title="wrong")
 
-    assert "3 different ones; the 1 most frequent are below" in shown
+    assert "3 distinct; the 1 most frequent are shown" in shown
     assert [link["times"] for link in data_of(shown)["dictionaries"][0]["links"]] == [2]

@@ -44,9 +44,9 @@ def test_wrong_links_are_gathered_with_their_candidates() -> None:
                     (
                         "hot",
                         (
-                            WrongLinkCandidate("moss lung", "M|O", 1.0, right=False),
+                            WrongLinkCandidate("moss lung", "M|O", 1.0, correct=False),
                             WrongLinkCandidate(
-                                "fever", "F", float(pl.Series([0.99], dtype=pl.Float32)[0]), right=True
+                                "fever", "F", float(pl.Series([0.99], dtype=pl.Float32)[0]), correct=True
                             ),
                         ),
                     ),
@@ -60,7 +60,7 @@ def test_wrong_links_are_gathered_with_their_candidates() -> None:
                 times=1,
                 raw_texts=("cold",),
                 documents=(),
-                parts=(("cold", (WrongLinkCandidate("tin ear", "T", 1.0, right=False),)),),
+                parts=(("cold", (WrongLinkCandidate("tin ear", "T", 1.0, correct=False),)),),
                 gold=("Z",),
                 rank=None,
                 seen=False,
@@ -73,7 +73,7 @@ def test_parts_of_a_composite_mention_keep_their_own_candidates() -> None:
     (found,) = wrong_links(run(("wet|hot|mud", "M|F")))["dictionary"]
 
     assert found.kind is ErrorKind.COMPOSITE
-    assert [(text, [(own.name, own.right) for own in answers]) for text, answers in found.parts] == [
+    assert [(text, [(own.name, own.correct) for own in answers]) for text, answers in found.parts] == [
         ("wet", [("moss lung", True)]),
         ("hot", [("moss lung", True), ("fever", True)]),
         ("mud", []),
@@ -122,6 +122,6 @@ def test_the_errors_of_exact_match_on_ncbi(shared_data: Path) -> None:
     found = wrong_links(evaluate(benchmark, baseline("exact")))
 
     counts = {kind: count for kind, count in count_kinds(found["dictionary"]).items() if count}
-    assert counts == {"composite": 24, "abbreviation": 48, "unanswered": 302, "ambiguous": 10}
+    assert counts == {"composite": 24, "abbreviation": 48, "no candidate": 302, "ambiguous": 10}
     most = found["dictionary"][0]
     assert (most.kind, most.times, most.raw_texts) == (ErrorKind.ABBREVIATION, 36, ("DM",))

@@ -1,10 +1,10 @@
-"""What every evaluation set is made of: mentions with their gold ids, and a dictionary of names.
+"""The two tables of an evaluation set: mentions with gold ids, and a dictionary of names.
 
-Benchmarks write them in many ways and mean the same. Here `parts` are what must be right together ("breast
-and ovarian cancer" has two), `ids` are what counts as right, and no ids means NIL. All text is folded, as the
-linker folds it, so that a benchmark that forgot to lowercase its dictionary does not punish a model for it. A
-dictionary has one row a folded name: names that fold alike are one name with the ids of all, or which of them
-comes first would decide what is right.
+All benchmark formats are converted to these. `parts` are the texts that must all be correct ("breast and
+ovarian cancer" has two), `ids` are the gold ids, any of which is correct, and a mention without ids is NIL.
+All text is folded as in the linker, so that a dictionary that is not lowercase does not lower the accuracy of
+a model. A dictionary has one row per folded name: names that fold to the same text become one name with the
+ids of all of them. Otherwise their order would decide whether a candidate is correct.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ MENTIONS = {
     "parts": pl.List(pl.String),
     "ids": pl.List(pl.String),
 }
-"""Columns of a split; `fold`, `document`, `type` and `context`, the text around, are empty where unknown."""
+"""Columns of a split; `fold`, `document`, `type` and `context` (surrounding text) are empty if unknown."""
 
 
 def mention_table(
     columns: dict[str, pl.Series], *, composite: bool = False, prefix: str | None = None
 ) -> pl.DataFrame:
-    """Make the table of a split from `mention`, `ids` and whichever other columns there are, as text.
+    """Return the table of a split, given the columns `mention`, `ids` and any others of `MENTIONS` as text.
 
-    Several ids are joined by `|` or `+`, and any of them is right. Where `composite` is true, `|` parts a
-    mention. Ids without a prefix get `prefix`, if there is one.
+    Several ids are joined by `|` or `+`, and any of them is correct. If `composite` is true, `|` separates
+    the parts of a mention. Ids without a prefix get `prefix`, if one is given.
     """
-    given = pl.DataFrame(columns).with_columns(pl.all().cast(pl.String))
-    mention = given["mention"].fill_null("")
+    source = pl.DataFrame(columns).with_columns(pl.all().cast(pl.String))
+    mention = source["mention"].fill_null("")
     texts = mention.str.split("|") if composite else mention.str.split("\0")
-    rows = given.with_columns(
+    rows = source.with_columns(
         parts=_folded_lists(texts),
-        ids=_id_lists(given["ids"].fill_null(""), prefix),
-        raw=given["raw"] if "raw" in given.columns else mention,
+        ids=_id_lists(source["ids"].fill_null(""), prefix),
+        raw=source["raw"] if "raw" in source.columns else mention,
     )
-    absent = {"fold", "document", "type", "context"} - set(rows.columns)
-    return rows.with_columns(pl.lit("").alias(name) for name in absent).select(
+    missing = {"fold", "document", "type", "context"} - set(rows.columns)
+    return rows.with_columns(pl.lit("").alias(name) for name in missing).select(
         pl.col(name).fill_null("") if kind == pl.String else pl.col(name) for name, kind in MENTIONS.items()
     )
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """The names among which a mention's candidates are sought."""
+    """The names that are searched for candidates."""
 
     table: pl.DataFrame
-    """`name`, folded and distinct, in order of first appearance, and its `ids`."""
+    """Columns `name` (folded, distinct, in order of first appearance) and `ids`."""
 
     def __len__(self) -> int:
         return self.table.height
@@ -69,19 +69,19 @@ class Dictionary:
 
     @cached_property
     def ids(self) -> pl.Series:
-        """Every id that a name has, once."""
+        """All distinct ids."""
         return self.table["ids"].explode().unique()
 
     @cached_property
     def concepts(self) -> int:
-        """How many concepts the ids stand for: those that name the same rows are one."""
+        """Number of concepts; ids with the same names are one concept (`concept_numbers`)."""
         return int(concept_numbers(self)["concept"].n_unique())
 
     def with_mentions(self, mentions: pl.DataFrame) -> Dictionary:
-        """Return this dictionary with `mentions` as further names of their gold ids: BioSyn's enlarged one.
+        """Return BioSyn's enlarged dictionary: this one with `mentions` as names of their gold ids.
 
-        A composite mention is one name with all its ids: corpora list these in any order, and pairing them
-        with the parts would make names of the wrong concepts.
+        A composite mention becomes one name with all its ids. Corpora list the ids in any order, so pairing
+        them with the parts could assign names to wrong concepts.
         """
         labelled = mentions.filter(pl.col("ids").list.len() > 0)
         added = labelled.select(name=pl.col("parts").list.join(" "), ids="ids")
@@ -89,7 +89,7 @@ class Dictionary:
 
 
 def make_dictionary(names: pl.Series, ids: pl.Series, *, prefix: str | None = None) -> Dictionary:
-    """Make a dictionary of names and the ids each has, joined by `|` or `+`."""
+    """Return a dictionary of names with their ids, which are joined by `|` or `+`."""
     table = pl.DataFrame(
         {"name": fold_names(names.fill_null("")), "ids": _id_lists(ids.fill_null(""), prefix)}
     )
@@ -97,15 +97,15 @@ def make_dictionary(names: pl.Series, ids: pl.Series, *, prefix: str | None = No
 
 
 def concept_numbers(dictionary: Dictionary) -> pl.DataFrame:
-    """Say which ids of a dictionary are one concept: `id`, `concept`.
+    """Return the number of the concept of each id: columns `id`, `concept`.
 
-    MEDIC gives many diseases a MeSH and an OMIM id. Two ids that have exactly the same names cannot be told
-    apart by any of them, so they are one concept; an id of a homonym has names of its own.
+    MEDIC gives many diseases a MeSH and an OMIM id. Ids with exactly the same names cannot be distinguished
+    by name, so they are one concept. The ids of homonyms are not merged, because each has other names too.
     """
     links = dictionary.table.with_row_index("row").explode("ids").select("row", id="ids")
-    sets = links.group_by("id", maintain_order=True).agg("row")
-    alike = sets.group_by("row", maintain_order=True).agg("id").with_row_index("concept")
-    return alike.explode("id").select("id", "concept")
+    rows_per_id = links.group_by("id", maintain_order=True).agg("row")
+    same_rows = rows_per_id.group_by("row", maintain_order=True).agg("id").with_row_index("concept")
+    return same_rows.explode("id").select("id", "concept")
 
 
 def _merged(table: pl.DataFrame) -> pl.DataFrame:
@@ -114,14 +114,14 @@ def _merged(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _folded_lists(texts: pl.Series) -> pl.Series:
-    """Fold every text of a column of lists."""
+    """Fold all texts in a column of lists."""
     flat = texts.to_frame("text").with_row_index("row").explode("text")
     folded = flat.with_columns(fold_names(flat["text"]).alias("text"))
     return folded.group_by("row", maintain_order=True).agg("text")["text"]
 
 
 def _id_lists(ids: pl.Series, prefix: str | None) -> pl.Series:
-    """Part joined ids, leave out those that mean NIL, and spell the others in one way."""
+    """Split joined ids, drop those that mean NIL, and normalize the others to CURIEs."""
     flat = split_ids(ids).to_frame("id").with_row_index("row").explode("id")
     stripped = flat["id"].str.strip_chars()
     curies = to_curies(stripped, prefix=prefix).fill_null(stripped)

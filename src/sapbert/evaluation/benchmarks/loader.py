@@ -1,7 +1,7 @@
-"""Open an evaluation set, whatever way it is written in.
+"""Open an evaluation set in any supported format.
 
-A benchmark lies in a folder that betrays its format by the names of its files, so nobody has to say which it
-is. The splits are kept apart: the test split is never needed to choose anything.
+The format is detected from the file names in the folder. The splits stay separate: nothing is selected with
+the test split.
 """
 
 from __future__ import annotations
@@ -14,39 +14,38 @@ import polars as pl
 
 from sapbert.artifacts import MANIFEST, fingerprint_of, load_manifest
 from sapbert.errors import ConfigError, FormatError
-from sapbert.evaluation.benchmarks import corpora
-from sapbert.evaluation.benchmarks import mention_lists as formats
+from sapbert.evaluation.benchmarks import corpora, mention_lists
 from sapbert.evaluation.benchmarks.dataset import Dictionary
 from sapbert.vocab.input_files import InputReader, Release
 
 KIND = "benchmark"
-"""Kind of the artifact that `sapbert benchmark` writes, which is a plain folder."""
+"""Artifact kind written by `sapbert benchmark`, a folder in the plain format."""
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Mentions whose right links are known, and the names to find."""
+    """Mentions with gold ids, and the dictionaries to search."""
 
     name: str
     splits: Mapping[str, pl.DataFrame]
-    """`train`, `dev` and `test`, those that there are; columns are `mentions.MENTIONS`."""
+    """`train`, `dev` and `test`, as far as they exist; columns are `dataset.MENTIONS`."""
     dictionary: Dictionary | None
-    """The names of the vocabulary alone."""
+    """The names of the vocabulary."""
     test_dictionary: Dictionary | None
-    """Those and the training and development mentions, where the benchmark's protocol has such a thing."""
+    """The enlarged dictionary, which adds training and development mentions; None if the set has none."""
     inputs: Mapping[str, Mapping[str, object]]
     """Name of each file read → its size and checksum."""
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal files."""
+        """Fingerprint of the contents of all files read."""
         return fingerprint_of({name: str(record["xxh3"]) for name, record in self.inputs.items()})
 
     @property
     def dictionaries(self) -> dict[str, Dictionary]:
-        """What there is of the two, by name."""
+        """The dictionaries that exist and are not empty, by name."""
         both = {"dictionary": self.dictionary, "test_dictionary": self.test_dictionary}
-        return {name: found for name, found in both.items() if found is not None and len(found)}
+        return {name: names for name, names in both.items() if names is not None and len(names)}
 
     def split(self, name: str) -> pl.DataFrame:
         """Return the mentions of a split."""
@@ -55,39 +54,43 @@ class EvaluationSet:
         return self.splits[name]
 
 
-_FORMATS: tuple[tuple[str, Callable[[Release, InputReader, str | None], formats.BenchmarkContents]], ...] = (
-    (r"(train|dev|test)\.tsv", formats.read_plain),
-    (r".*\.concept", formats.read_biosyn),
-    (r".*fold-\d+\.(train|validation|test)\.txt", formats.read_folds),
-    (r"(train|dev|test)\.csv", formats.read_cometa),
-    (r".*_query\.txt", formats.read_queries),
+_FORMATS: tuple[
+    tuple[str, Callable[[Release, InputReader, str | None], mention_lists.BenchmarkContents]], ...
+] = (
+    (r"(train|dev|test)\.tsv", mention_lists.read_plain),
+    (r".*\.concept", mention_lists.read_biosyn),
+    (r".*fold-\d+\.(train|validation|test)\.txt", mention_lists.read_folds),
+    (r"(train|dev|test)\.csv", mention_lists.read_cometa),
+    (r".*_query\.txt", mention_lists.read_queries),
     (r"corpus_pubtator.*\.txt", corpora.read_medmentions),
     (corpora.PUBTATOR, corpora.read_pubtator_files),
     (r".*\.jsonl?", corpora.read_bigbio),
 )
-"""File name that only one format has → its reader; the first that is found counts."""
+"""Pattern of file names → reader. The first pattern that matches a file decides the format."""
 
 
 def open_evaluation_set(
     path: Path, *, dictionary: Path | None = None, prefix: str | None = None
 ) -> EvaluationSet:
-    """Open the benchmark in the folder `path`, or in the one file `path`.
+    """Open the benchmark in the folder or file `path`.
 
-    `dictionary` is for benchmarks that come without one: a vocabulary, a TSV with `concept_id` and `name`, or
-    a file of `id||name` lines. `prefix` is for ids that come without one, here as there.
+    `dictionary` is for benchmarks without one: a vocabulary, a TSV with `concept_id` and `name`, or a file
+    with `id||name` lines. `prefix` is added to ids without a prefix, also in the dictionary.
     """
     if (path / MANIFEST).is_file():
         load_manifest(path, kind=KIND)
     release, inputs = Release(path), InputReader()
     reader = next((read for pattern, read in _FORMATS if release.find(pattern)), None)
     if reader is None:
-        raise FormatError(path, None, "holds no benchmark that is known here", hint="see docs/evaluation.md")
+        raise FormatError(
+            path, None, "contains no benchmark in a known format", hint="see docs/how-to/evaluate.md"
+        )
     contents = reader(release, inputs, prefix)
     if dictionary is not None:
-        given = formats.read_dictionary(dictionary, inputs, prefix)
-        contents = formats.BenchmarkContents(contents.splits, given)
+        names = mention_lists.read_dictionary(dictionary, inputs, prefix)
+        contents = mention_lists.BenchmarkContents(contents.splits, names)
     if not any(split.height for split in contents.splits.values()):
-        raise FormatError(path, None, "no mentions in here")
+        raise FormatError(path, None, "contains no mentions")
     name = path.resolve().name.removesuffix(".gz")
     return EvaluationSet(
         name, contents.splits, contents.dictionary, contents.test_dictionary, inputs.checksums

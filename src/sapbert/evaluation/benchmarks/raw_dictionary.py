@@ -1,10 +1,12 @@
-"""Read the dictionary of a benchmark that is built from raw corpora, in the forms that people have it in.
+"""Read the dictionary for a benchmark that is built from raw corpora.
 
-- `id|id||name|name` text, a line a concept: BioSyn's MEDIC
-- CTD's own table of diseases or chemicals, `.csv` or `.tsv`, a row a concept; its header is a comment
-- any other `.csv` or `.tsv` with `concept_id` and `name`, a row a name: the dictionary of a benchmark
+Formats:
 
-Corpora and CTD write `MESH:D003693` where BioSyn has the bare id, so these prefixes are dropped everywhere.
+- text with one concept per line, `id|id||name|name`: BioSyn's MEDIC
+- CTD's table of diseases or chemicals, `.csv` or `.tsv`, one row per concept; its header is a comment
+- any other `.csv` or `.tsv` with `concept_id` and `name`, one row per name: the dictionary of a benchmark
+
+Corpora and CTD write `MESH:D003693` where BioSyn has the id without prefix, so these prefixes are removed.
 """
 
 from __future__ import annotations
@@ -23,33 +25,33 @@ from sapbert.vocab.tables import csv_records, table_source, text_lines
 
 _PREFIX = re.compile(r"(?:MESH|OMIM|MIM):", re.IGNORECASE)
 _FIELDS = b"# Fields:"
-"""The line before the header in CTD's files."""
+"""The line before the header in the files of CTD."""
 _LAYOUTS = (
     (("concept_id",), ("name",)),
     (("DiseaseID", "AltDiseaseIDs"), ("DiseaseName", "Synonyms")),
     (("ChemicalID",), ("ChemicalName", "Synonyms")),
 )
-"""Columns of ids and of names; all but the first of each may be missing, and may hold several."""
+"""Columns of ids and of names. All but the first of each are optional and may contain several values."""
 
 
 def read_raw_dictionary(path: Path, inputs: InputReader) -> tuple[pl.DataFrame, int | None]:
-    """Return `name` and its `ids`, joined by `|`, a row a name; and how many concepts, where these were rows.
+    """Return one row per name, with `name` and `ids` joined by `|`, and the number of concepts if known.
 
-    They were if any has several names: rows of one name each may repeat a concept, or be of several.
+    It is known if the file has one row per concept, which is assumed if any row has several names.
     """
     source = table_source(path)
     is_table = PurePosixPath(source.name).suffix.lower() in (".csv", ".tsv")
     rows = (_table if is_table else _lines)(source, inputs)
     bare = {ids: bare_ids(ids) for ids in rows["ids"].unique()}
     rows = rows.with_columns(pl.col("ids").replace_strict(bare, return_dtype=pl.String))
-    heads = rows["ids"].str.extract(r"^([^|+]*)", 1).n_unique()
-    are_concepts = (rows["names"].list.len() > 1).any()
-    return rows.explode("names").rename({"names": "name"}), heads if are_concepts else None
+    first_ids = rows["ids"].str.extract(r"^([^|+]*)", 1).n_unique()
+    row_per_concept = (rows["names"].list.len() > 1).any()
+    return rows.explode("names").rename({"names": "name"}), first_ids if row_per_concept else None
 
 
 def bare_ids(joined: str) -> str:
-    """Drop blanks and the prefixes of MeSH and OMIM from ids joined by `|` or `+`."""
-    return "".join(_PREFIX.sub("", one.strip(), count=1) for one in re.split(r"([|+])", joined))
+    """Remove spaces and the prefixes of MeSH and OMIM from ids joined by `|` or `+`."""
+    return "".join(_PREFIX.sub("", part.strip(), count=1) for part in re.split(r"([|+])", joined))
 
 
 def _lines(source: InputFile, inputs: InputReader) -> pl.DataFrame:
@@ -62,7 +64,7 @@ def _lines(source: InputFile, inputs: InputReader) -> pl.DataFrame:
     )
     lines = halves.unnest("text")
     for line in lines.filter(pl.col("names").is_null())["line"].head(1):
-        hint = "id||name is wanted, or a table called .csv or .tsv"
+        hint = "expected id||name, or a file that ends in .csv or .tsv"
         raise FormatError(source.name, line, "no || in this line", hint=hint)
     return lines.select("ids", pl.col("names").str.split("|"))
 
@@ -76,32 +78,32 @@ def _table(source: InputFile, inputs: InputReader) -> pl.DataFrame:
         delimiter = "\t" if is_tsv else ","
         records = csv_records(lines, source.name, inputs, delimiter=delimiter, quoting=quoting)
         filled = (record for _, record in records if record)
-        own, further = _places(next(filled, []), source)
+        id_columns, name_columns = _column_numbers(next(filled, []), source)
         for record in filled:
-            ids.append("|".join(record[place] for place in own if record[place]))
-            many = (name for place in further[1:] for name in record[place].split("|"))
-            names.append([record[further[0]], *many])
+            ids.append("|".join(record[column] for column in id_columns if record[column]))
+            synonyms = (name for column in name_columns[1:] for name in record[column].split("|"))
+            names.append([record[name_columns[0]], *synonyms])
     return pl.DataFrame({"ids": ids, "names": names}, schema={"ids": pl.String, "names": pl.List(pl.String)})
 
 
-def _places(header: list[str], source: InputFile) -> tuple[list[int], list[int]]:
-    """Where the columns of ids and of names stand."""
+def _column_numbers(header: list[str], source: InputFile) -> tuple[list[int], list[int]]:
+    """Return the numbers of the id columns and of the name columns."""
     for layout in _LAYOUTS:
         if all(columns[0] in header for columns in layout):
-            ids, names = ([header.index(one) for one in columns if one in header] for columns in layout)
+            ids, names = ([header.index(name) for name in columns if name in header] for columns in layout)
             return ids, names
-    found = ", ".join(header)[:200] or "nothing"
-    hint = "concept_id and name are wanted, or CTD's own file"
-    raise FormatError(source.name, None, f"no columns of a dictionary among: {found}", hint=hint)
+    problem = f"not the columns of a dictionary: {', '.join(header)[:200] or 'no header'}"
+    hint = "expected concept_id and name, or a file from CTD"
+    raise FormatError(source.name, None, problem, hint=hint)
 
 
 def _uncommented(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Make a header of the comment that is one; others become blank, so that lines keep their numbers."""
-    before, is_head = b"", True
+    """Uncomment the header, and blank other comments so that line numbers stay the same."""
+    previous, in_comments = b"", True
     for line in lines:
-        is_head = is_head and line.startswith(b"#")
-        if not is_head:
+        in_comments = in_comments and line.startswith(b"#")
+        if not in_comments:
             yield line
         else:
-            yield line.lstrip(b"# ") if before.strip() == _FIELDS else b"\n"
-        before = line
+            yield line.lstrip(b"# ") if previous.strip() == _FIELDS else b"\n"
+        previous = line

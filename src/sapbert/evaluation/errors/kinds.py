@@ -1,9 +1,9 @@
-"""What kind of error a wrong link is, told from its texts alone.
+"""Classify wrong links by their texts.
 
-The kinds are asked for in one order and the first that fits counts, so every error has one kind and shares
-add up: first what no ranker could have found, then what is difficult about the mention, then how the answer
-missed. They are rules of thumb over words, because a dictionary knows no hierarchy of concepts: a broader
-answer is one whose words are some of the mention's or of a gold name's.
+Kinds are checked in a fixed order and the first that applies is used, so every error has exactly one kind and
+the shares add up: first errors that no ranker could avoid, then difficult mentions, then how the answer
+differs. The rules are heuristics over words, because a dictionary has no hierarchy of concepts: an answer is
+"broader" if its words are a proper subset of those of the mention or of a gold name.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from sapbert.linking.preprocess.composites import split_composite
 from sapbert.text import fold
 
 NEAR_MISS_DEPTH = 5
-"""A right candidate this far up is a near miss."""
-_LONGEST_SHORT = 10
-"""Characters of a short form."""
+"""A wrong link is a near miss if a correct candidate is among this many."""
+_LONGEST_ABBREVIATION = 10
+"""Maximum number of characters of an abbreviation."""
 _WORD = re.compile(r"\w+")
 
 
 class ErrorKind(StrEnum):
-    """The kinds, in the order they are asked for."""
+    """The kinds of errors, in the order they are checked."""
 
-    ABSENT = "absent"
+    ABSENT = "not in dictionary"
     COMPOSITE = "composite"
     ABBREVIATION = "abbreviation"
-    UNANSWERED = "unanswered"
+    UNANSWERED = "no candidate"
     AMBIGUOUS = "ambiguous"
     BROADER = "broader"
     NARROWER = "narrower"
@@ -64,20 +64,20 @@ class ErrorCase(NamedTuple):
     """A mention that was linked wrongly."""
 
     raw: str
-    """As the corpus has it."""
+    """As written in the corpus."""
     parts: Sequence[str]
-    """As it was searched: folded, one or, of a composite mention, several."""
+    """As searched: folded; several texts for a composite mention."""
     answers: Sequence[str | None]
-    """The best candidate's name of each part; None where there is no candidate."""
+    """Name of the best candidate of each part; None if a part has no candidate."""
     gold: Sequence[str]
-    """All names that the dictionary has for the gold concepts, folded."""
+    """All names of the gold concepts in the dictionary, folded."""
     rank: int | None
-    """Where the first right candidate stands, if any does."""
+    """Rank of the first correct candidate; None if there is none."""
 
 
 def classify_error(case: ErrorCase) -> ErrorKind:
-    """Return the first kind that fits."""
-    return next((kind for kind, fits in _RULES if fits(case)), ErrorKind.OTHER)
+    """Return the first kind that applies."""
+    return next((kind for kind, applies in _RULES if applies(case)), ErrorKind.OTHER)
 
 
 def _absent(case: ErrorCase) -> bool:
@@ -89,14 +89,14 @@ def _composite(case: ErrorCase) -> bool:
 
 
 def _abbreviation(case: ErrorCase) -> bool:
-    """Whether a short form was searched that is no word of a gold name."""
+    """Whether the searched text contains an abbreviation that is not a word of a gold name."""
     (text,) = case.parts
     golds = [_words(name) for name in case.gold]
-    shorts = {fold(short) for short in _short_forms(case.raw)}
-    # Some corpora are written in small letters, and only initials betray a short form.
+    abbreviations = {fold(short) for short in _abbreviations(case.raw)}
+    # Some corpora are lowercase; there, only the initials of a gold name reveal an abbreviation.
     if len(text) > 1 and any(text == "".join(word[0] for word in gold) for gold in golds):
-        shorts.add(text)
-    return not shorts.intersection(_words(text)) <= {word for gold in golds for word in gold}
+        abbreviations.add(text)
+    return not abbreviations.intersection(_words(text)) <= {word for gold in golds for word in gold}
 
 
 def _unanswered(case: ErrorCase) -> bool:
@@ -107,14 +107,14 @@ def _ambiguous(case: ErrorCase) -> bool:
     return _stems(case.answers[0] or "") == _stems(case.parts[0])
 
 
-def _broader(case: ErrorCase, meant: Sequence[str]) -> bool:
+def _broader(case: ErrorCase, texts: Sequence[str]) -> bool:
     answer = _stems(case.answers[0] or "")
-    return bool(answer) and any(answer < _stems(text) for text in meant)
+    return bool(answer) and any(answer < _stems(text) for text in texts)
 
 
-def _narrower(case: ErrorCase, meant: Sequence[str]) -> bool:
+def _narrower(case: ErrorCase, texts: Sequence[str]) -> bool:
     answer = _stems(case.answers[0] or "")
-    return any(words and words < answer for words in map(_stems, meant))
+    return any(words and words < answer for words in map(_stems, texts))
 
 
 def _near_miss(case: ErrorCase) -> bool:
@@ -127,7 +127,7 @@ _RULES: tuple[tuple[ErrorKind, Callable[[ErrorCase], bool]], ...] = (
     (ErrorKind.ABBREVIATION, _abbreviation),
     (ErrorKind.UNANSWERED, _unanswered),
     (ErrorKind.AMBIGUOUS, _ambiguous),
-    # What the mention says counts more than one of many gold names.
+    # The words of the mention are checked before those of the gold names.
     (ErrorKind.BROADER, lambda case: _broader(case, case.parts)),
     (ErrorKind.NARROWER, lambda case: _narrower(case, case.parts)),
     (ErrorKind.BROADER, lambda case: _broader(case, case.gold)),
@@ -136,15 +136,15 @@ _RULES: tuple[tuple[ErrorKind, Callable[[ErrorCase], bool]], ...] = (
 )
 
 
-def _short_forms(raw: str) -> list[str]:
-    """Words with two capitals, or a capital and a digit; none where all of several words are shouted."""
+def _abbreviations(raw: str) -> list[str]:
+    """Words with two capitals, or with a capital and a digit; none if the whole text is in capitals."""
     words = _words(raw)
     if raw.isupper() and len(words) > 1:
         return []
-    return [word for word in words if 1 < len(word) <= _LONGEST_SHORT and _is_short(word)]
+    return [word for word in words if 1 < len(word) <= _LONGEST_ABBREVIATION and _is_abbreviation(word)]
 
 
-def _is_short(word: str) -> bool:
+def _is_abbreviation(word: str) -> bool:
     capitals = sum(character.isupper() for character in word)
     return capitals > 1 or (capitals == 1 and any(character.isdigit() for character in word))
 
@@ -154,5 +154,5 @@ def _words(text: str) -> list[str]:
 
 
 def _stems(name: str) -> frozenset[str]:
-    """The words of a name, whatever their order; plural and singular are one."""
+    """The set of words of a name, with a plural "s" removed."""
     return frozenset(word.removesuffix("s") if len(word) > 3 else word for word in _words(name))

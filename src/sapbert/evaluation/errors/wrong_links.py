@@ -1,7 +1,7 @@
-"""The wrong links of an evaluation, gathered for a reader.
+"""Collect the wrong links of an evaluation for error analysis.
 
-A mention that stands in the corpus forty times is one wrong link that counts forty times: a reader learns
-nothing from the other thirty-nine, and the most frequent come first.
+A mention that occurs forty times in the corpus is one wrong link with a count of forty. The most frequent are
+first.
 """
 
 from __future__ import annotations
@@ -20,61 +20,61 @@ _MOST_DOCUMENTS = 5
 
 @dataclass(frozen=True, slots=True)
 class WrongLinkCandidate:
-    """A candidate of a part."""
+    """A candidate of one part of a mention."""
 
     name: str
     ids: str
     """Joined by `|`."""
     score: float
-    right: bool
-    """One of the ids is gold."""
+    correct: bool
+    """Whether one of the ids is a gold id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongLink:
-    """A mention, with its gold ids, whose best candidate is wrong."""
+    """A mention with gold ids whose best candidate is wrong."""
 
     kind: ErrorKind
     times: int
-    """How often it stands in the corpus."""
+    """Occurrences in the corpus."""
     raw_texts: tuple[str, ...]
-    """How the corpus writes it."""
+    """Spellings in the corpus."""
     documents: tuple[str, ...]
-    """Where it stands; the first few."""
+    """The first few documents with this mention."""
     parts: tuple[tuple[str, tuple[WrongLinkCandidate, ...]], ...]
-    """What was searched, and the first `NEAR_MISS_DEPTH` candidates of each."""
+    """The searched texts, each with its first `NEAR_MISS_DEPTH` candidates."""
     gold: tuple[str, ...]
     rank: int | None
-    """Where the first right candidate stands, if any does."""
+    """Rank of the first correct candidate; None if there is none."""
     seen: bool
-    """In training."""
+    """Whether the text occurs in the training split."""
 
 
 def wrong_links(evaluation: Evaluation) -> dict[str, list[WrongLink]]:
-    """Return what was linked wrongly with each dictionary, the most frequent first."""
+    """Return the wrong links per dictionary, most frequent first."""
     return {dictionary: _wrong_links(evaluation, dictionary) for dictionary in evaluation.dictionaries}
 
 
 def _wrong_links(evaluation: Evaluation, dictionary: str) -> list[WrongLink]:
     results = evaluation.for_dictionary(dictionary)
     wrong = results.filter(pl.col("gold") != "", pl.col("rank").fill_null(0) != 1)
-    # Equal texts have equal candidates, so one mention stands for all; how it is written may decide its kind.
-    written = wrong.group_by("text", "gold", "raw", maintain_order=True).agg(
+    # Equal texts have equal candidates, so one mention represents all. Spellings may be of different kinds.
+    spellings = wrong.group_by("text", "gold", "raw", maintain_order=True).agg(
         pl.first("mention", "rank", "seen"), pl.len().alias("times"), pl.col("document").unique().sort()
     )
-    answers = _answers(evaluation.candidates.filter(dictionary=dictionary), written["mention"])
+    answers = _answers(evaluation.candidates.filter(dictionary=dictionary), spellings["mention"])
     names = evaluation.gold.filter(dictionary=dictionary).group_by("id").agg("name")
     gold_names: dict[str, list[str]] = dict(names.iter_rows())
     grouped: dict[tuple[str, str, ErrorKind], list[dict[str, Any]]] = {}
-    for row in written.iter_rows(named=True):
+    for row in spellings.iter_rows(named=True):
         kind = _kind(row, answers, gold_names)
         grouped.setdefault((row["text"], row["gold"], kind), []).append(row)
-    found = [_link(kind, rows, answers) for (_, _, kind), rows in grouped.items()]
-    return sorted(found, key=lambda link: (-link.times, link.parts[0][0]))
+    links = [_link(kind, rows, answers) for (_, _, kind), rows in grouped.items()]
+    return sorted(links, key=lambda link: (-link.times, link.parts[0][0]))
 
 
 def count_kinds(links: Sequence[WrongLink]) -> dict[ErrorKind, int]:
-    """How many mentions each kind has; all kinds, in their order."""
+    """Return the number of wrong mentions per kind, for all kinds in their order."""
     return {kind: sum(link.times for link in links if link.kind is kind) for kind in ErrorKind}
 
 
@@ -86,10 +86,10 @@ def _answers(candidates: pl.DataFrame, mentions: pl.Series) -> _Answers:
     near = candidates.filter(
         pl.col("position") <= NEAR_MISS_DEPTH, pl.col("mention").is_in(mentions.implode())
     )
-    found: dict[tuple[int, int], list[tuple[str, str, float]]] = {}
+    answers: dict[tuple[int, int], list[tuple[str, str, float]]] = {}
     for mention, part, *answer in near.select("mention", "part", "name", "ids", "score").iter_rows():
-        found.setdefault((mention, part), []).append((answer[0], answer[1], answer[2]))
-    return found
+        answers.setdefault((mention, part), []).append((answer[0], answer[1], answer[2]))
+    return answers
 
 
 def _kind(row: Mapping[str, Any], answers: _Answers, gold_names: Mapping[str, list[str]]) -> ErrorKind:
@@ -113,7 +113,7 @@ def _link(kind: ErrorKind, rows: Sequence[Mapping[str, Any]], answers: _Answers)
             (
                 text,
                 tuple(
-                    WrongLinkCandidate(name, ids, score, right=not set(gold).isdisjoint(ids.split("|")))
+                    WrongLinkCandidate(name, ids, score, correct=not set(gold).isdisjoint(ids.split("|")))
                     for name, ids, score in answers.get((first["mention"], part), ())
                 ),
             )
