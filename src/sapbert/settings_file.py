@@ -2,7 +2,8 @@
 
 Reading is strict: an unknown key, a value of the wrong type or a file that is not TOML is an error. A
 settings class may list former names of its fields in a class variable `renamed_settings` (old name → new
-name); a file that uses one still works and causes a warning.
+name), and former values in `renamed_values` (name → old value → new value); a file that uses one still works
+and causes a warning.
 """
 
 from __future__ import annotations
@@ -63,7 +64,17 @@ def known_values(where: Path, values: Mapping[str, Any], settings: type[Settings
         if name not in known:
             raise ConfigError(f"{where}: there is no setting {key!r}{suggestion(key, known)}")
         current[name] = value
-    return current
+    return _current_values(where, current, settings)
+
+
+def _current_values(where: Path, values: dict[str, Any], settings: type[Settings]) -> dict[str, Any]:
+    renamed: Mapping[str, Mapping[str, str]] = getattr(settings, "renamed_values", {})
+    for name, by_old in renamed.items():
+        old = values.get(name)
+        if isinstance(old, str) and old in by_old:
+            log.warning("%s: the value %r of %r is now called %r", where, old, name, by_old[old])
+            values[name] = by_old[old]
+    return values
 
 
 def combine_settings(

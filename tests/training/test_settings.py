@@ -10,7 +10,7 @@ from sapbert.settings_file import combine_settings, read_settings_file
 from sapbert.tokens.pooling import Pooling
 from sapbert.training import settings
 from sapbert.training.alignment import losses, mining
-from sapbert.training.settings import TrainSettings
+from sapbert.training.settings import BiosynSettings, TrainSettings, with_current_names
 
 FOLDER = Path(__file__).parents[2] / "recipes"
 OTHERS = {path for kind in ("sweep", "biosyn", "reranker") for path in FOLDER.glob(f"{kind}*.toml")}
@@ -25,28 +25,50 @@ def test_each_recipe_loads_and_changes_something(path: Path) -> None:
 
 
 def test_there_are_recipes_for_every_loss() -> None:
-    told = {
+    losses_of_recipes = {
         combine_settings(read_settings_file(path, TrainSettings), {}, TrainSettings).loss for path in RECIPES
     }
-    assert told == set(get_args(settings.LossName))
+    assert losses_of_recipes == set(get_args(settings.LossName))
 
 
-def test_options_count_more_than_the_recipe_and_the_recipe_more_than_defaults() -> None:
+def test_options_override_the_recipe_and_the_recipe_overrides_defaults() -> None:
     made = combine_settings({"batch_size": 64, "epochs": 2}, {"batch_size": 32, "seed": None}, TrainSettings)
     assert (made.batch_size, made.epochs, made.seed) == (32, 2, TrainSettings().seed)
 
 
-def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
+def test_an_unknown_key_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text("learning_rat = 1\n")
     with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
         read_settings_file(tmp_path / "r.toml", TrainSettings)
 
 
-def test_loss_settings_of_options_join_those_of_the_recipe() -> None:
+def test_loss_settings_of_options_and_recipe_are_combined() -> None:
     recipe = {"loss_settings": {"positive_scale": 2, "negative_scale": 50}}
     made = combine_settings(recipe, {"loss_settings": {"negative_scale": 40.0}}, TrainSettings)
     assert made.loss_settings == {"positive_scale": 2, "negative_scale": 40.0}
     assert recipe["loss_settings"]["negative_scale"] == 50
+
+
+def test_former_names_in_recipes_work_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("leading = 8\nblend = 0.5\n")
+    recipe = read_settings_file(path, TrainSettings)
+    assert recipe == {"matryoshka_dim": 8, "weight_interpolation": 0.5}
+    assert "the setting 'leading' is now called 'matryoshka_dim'" in caplog.text
+    path.write_text('names = "stay"\n')
+    assert read_settings_file(path, BiosynSettings) == {"names": "frozen"}
+    assert "the value 'stay' of 'names' is now called 'frozen'" in caplog.text
+
+
+def test_stored_settings_of_earlier_versions_equal_current_ones() -> None:
+    assert with_current_names({"blend": 0.5, "names": "stay", "seed": 3, "loss_settings": {}}) == {
+        "weight_interpolation": 0.5,
+        "names": "frozen",
+        "seed": 3,
+        "loss_settings": {},
+    }
 
 
 TABLE_9 = {
@@ -60,7 +82,7 @@ TABLE_9 = {
 }
 
 
-def test_each_loss_recipe_carries_the_settings_of_table_9() -> None:
+def test_each_loss_recipe_has_the_settings_of_table_9() -> None:
     made = {
         path.stem: combine_settings(read_settings_file(path, TrainSettings), {}, TrainSettings)
         for path in RECIPES
@@ -70,7 +92,7 @@ def test_each_loss_recipe_carries_the_settings_of_table_9() -> None:
 
 
 @pytest.mark.parametrize("content", [b"= 3", b"\xff"])
-def test_what_is_no_toml_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_not_toml_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_bytes(content)
     with pytest.raises(FormatError, match="not valid TOML"):
         read_settings_file(tmp_path / "r.toml", TrainSettings)
@@ -108,12 +130,12 @@ def test_a_missing_recipe_is_refused(tmp_path: Path) -> None:
         ("loss_settings", {"margin": "wide"}),
     ],
 )
-def test_a_value_that_cannot_work_is_refused(name: str, value: object) -> None:
+def test_an_invalid_value_is_refused(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=name if name != "batch_size" else "batch"):
         combine_settings({name: value}, {}, TrainSettings)
 
 
-def test_choices_are_those_of_the_modules_that_use_them() -> None:
+def test_choices_equal_those_of_the_modules_that_use_them() -> None:
     assert set(get_args(settings.LossName)) == set(get_args(losses.LossName))
     assert set(get_args(settings.Triplets)) == set(get_args(mining.Triplets))
     assert set(get_args(settings.PoolingName)) == {pooling.value for pooling in Pooling}

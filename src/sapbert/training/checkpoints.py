@@ -22,6 +22,7 @@ import torch
 from sapbert.artifacts import create, load_manifest
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.resumable import changed_values
+from sapbert.training.settings import with_current_names
 
 KIND = "checkpoint"
 _STATE = "state.pt"
@@ -105,5 +106,5 @@ def _copied_to_cpu(state: Any) -> Any:
 
 
 def _refuse_other_settings(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    if changed := changed_values(old, new):
+    if changed := changed_values(with_current_names(old), new):
         raise ConfigError(f"{path} was written with other settings: {changed}")

@@ -1,13 +1,14 @@
-"""What one training run does; defaults follow the papers, where there is one: SapBERT's, and BioSyn's.
+"""Settings of training runs. Defaults follow the SapBERT and BioSyn papers where they give a value.
 
-A setting is said once, here: `cli.options` makes an option of its name, type, default and docstring.
+Each setting is defined once, here: `cli.options` makes a command-line option of its name, type, default and
+docstring.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from sapbert.errors import ConfigError
 from sapbert.settings_file import check_types
@@ -18,14 +19,14 @@ PoolingName = Literal["cls", "mean", "mean-all-tokens", "first-token", "no-speci
 Precision = Literal["fp32", "bf16", "fp16"]
 Schedule = Literal["constant", "linear"]
 Triplets = Literal["all", "hard", "semihard", "easy", "off"]
-_LEAST = {
+_MINIMUM = {
     "max_length": 1,
     "chunk": 1,
     "evaluate_every": 1,
     "checkpoint_every": 1,
     "keep": 1,
     "reduction": 1,
-    "leading": 1,
+    "matryoshka_dim": 1,
     "rank": 1,
     "alpha": 1,
     "held_out": 0,
@@ -35,119 +36,132 @@ _LEAST = {
     "sparse_weight": 0,
 }
 _ABOVE_ZERO = ("epochs", "learning_rate", "clip", "scale")
-_SHARES = ("dense_share", "last_dense_share")
+_FRACTIONS = ("dense_share", "last_dense_share")
+_RENAMED = {"leading": "matryoshka_dim", "blend": "weight_interpolation"}
+_RENAMED_VALUES = {"names": {"learn": "trained", "stay": "frozen"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """What every kind of training is told."""
+    """Settings of every training method."""
 
     max_length: int = 25
-    """Tokens of a name; longer ones are cut."""
+    """Maximum number of tokens per name; longer names are truncated."""
     learning_rate: float = 2e-5
-    """Step size of AdamW, after warm-up."""
+    """Learning rate of AdamW, after warm-up."""
     weight_decay: float = 0.01
-    """How strongly AdamW pulls weights to zero."""
+    """Weight decay of AdamW."""
     schedule: Schedule = "constant"
-    """After warm-up, keep the learning rate or let it fall to nothing at the last step."""
+    """Learning rate after warm-up: constant, or falling linearly to 0 at the last step."""
     warmup: float = 0.0
     """Fraction of all steps over which the learning rate rises."""
     clip: float | None = None
-    """Largest norm of the gradient; without it nothing is clipped."""
+    """Maximum norm of the gradient; no clipping by default."""
     precision: Precision = "fp32"
     """bf16 and fp16 run the encoder in mixed precision."""
     seed: int = 33
-    """Same settings and seed, same model."""
+    """Seed of all random choices: the same settings and seed give the same model."""
     checkpoint_every: int = 1000
     """Steps between checkpoints."""
     keep: int = 2
-    """Checkpoints kept."""
+    """Number of checkpoints kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSettings(LoopSettings):
     """Every field is also an option of `sapbert train` and a key of a recipe."""
 
+    renamed_settings: ClassVar[Mapping[str, str]] = _RENAMED
+
     pooling: PoolingName = "cls"
-    """Which vector stands for a name."""
+    """How token vectors are combined into the vector of a name."""
     loss: LossName = "ms"
-    """What a step minimises."""
+    """Loss function."""
     loss_settings: Mapping[str, float] = field(default_factory=dict)
-    """Parameters of the loss, where they are not to be its defaults."""
+    """Parameters of the loss that differ from its defaults."""
     triplets: Triplets = "all"
-    """Whose pairs are trained on: of all triplets not learned yet, or of the hard, semihard or easy ones; off
-    takes every pair of a batch."""
+    """Triplets whose pairs are trained on: all that violate the margin, or only hard, semihard or easy ones;
+    off uses every pair of a batch."""
     margin: float = 0.2
-    """How much farther than the positive a negative must be for a triplet to count as learned."""
-    leading: int | None = None
-    """Train so many leading dimensions to work alone as well, for those who cut vectors short; `sapbert
-    index` finds fewer dimensions of any encoder by itself."""
-    blend: float = 1.0
-    """Share of the trained weights in the model that is written; the rest is the base's."""
+    """Distance by which a negative must be farther than the positive for a triplet to satisfy the margin."""
+    matryoshka_dim: int | None = None
+    """Also train the first so many dimensions as vectors of their own, for use with truncated vectors.
+    `sapbert index --dimensions` does not need it."""
+    weight_interpolation: float = 1.0
+    """Weight of the trained parameters in the final model, between the base (0) and the trained model (1)."""
 
     batch_size: int = 256
-    """Pairs a step, over all processes."""
+    """Pairs per step, over all processes."""
     chunk: int | None = None
-    """Names encoded at a time, for batches larger than memory; without it all are, in one pass."""
+    """Names encoded at a time, for batches larger than memory; by default all at once."""
     epochs: float = 1.0
-    """Times through all pairs; a fraction ends within an epoch."""
+    """Passes over all pairs; a fraction ends within an epoch."""
 
     held_out: int = 1000
-    """Concepts kept from training to measure with; 0 measures nothing."""
+    """Concepts held out of training for evaluation; 0 turns it off."""
     evaluate_every: int = 1000
-    """Steps between measurements."""
+    """Steps between evaluations."""
 
     adapter: AdapterName = "none"
-    """Train these few parameters instead of the base: Pfeiffer's bottlenecks, or LoRA's low-rank updates."""
+    """Train only an adapter: Pfeiffer bottlenecks or LoRA updates. By default the whole encoder is
+    trained."""
     reduction: int = 16
-    """Width of the encoder over width of a bottleneck."""
+    """Hidden size divided by the size of a Pfeiffer bottleneck."""
     rank: int = 8
-    """Rank of the LoRA update of each linear map."""
+    """Rank of the LoRA updates."""
     alpha: int = 16
-    """A LoRA update is scaled by alpha / rank."""
+    """LoRA updates are scaled by alpha / rank."""
 
     def __post_init__(self) -> None:
         _check(self)
-        if not 0 < self.blend <= 1:
-            raise ConfigError(f"blend is a fraction in (0, 1], got {self.blend}")
-        if self.blend < 1 and self.adapter != "none":
-            raise ConfigError("blend mixes whole models; with an adapter the base is there already")
+        if not 0 < self.weight_interpolation <= 1:
+            raise ConfigError(
+                f"weight_interpolation must be a fraction in (0, 1], got {self.weight_interpolation}"
+            )
+        if self.weight_interpolation < 1 and self.adapter != "none":
+            raise ConfigError("weight_interpolation needs a fully trained encoder; remove it or the adapter")
         if self.batch_size < 2:
-            raise ConfigError("a batch of one pair has no negatives; give at least 2")
+            raise ConfigError("a batch of one pair has no negatives; give a batch size of at least 2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiosynSettings(LoopSettings):
     """Every field is also an option of `sapbert biosyn` and a key of a recipe."""
 
+    renamed_values: ClassVar[Mapping[str, Mapping[str, str]]] = _RENAMED_VALUES
+
     pooling: PoolingName | None = None
-    """Which vector stands for a name; by default as the base was trained, or cls."""
+    """How token vectors are combined into the vector of a name; by default as the base was trained, or
+    cls."""
     candidates: int = 20
-    """Names that a mention learns to tell apart."""
+    """Candidate names per mention."""
     dense_share: float = 0.5
-    """Share of them found by vectors in the first epoch; spelling finds the others."""
+    """Fraction of the candidates found by dense vectors in the first epoch; the rest are found by n-grams."""
     last_dense_share: float = 0.5
-    """The same in the last epoch; between them it changes evenly."""
+    """The same fraction in the last epoch; it changes linearly in between."""
     sparse_weight: float | None = None
-    """What spelling counts beside vectors at the start; by default what the base has learned, or nothing."""
+    """Initial weight of the n-gram score relative to the dense score; by default that of the base, or 0."""
     scale: float = 20.0
-    """What scores are multiplied with before the softmax: cosines alone would leave it almost flat."""
-    names: Literal["learn", "stay"] = "learn"
-    """Whether names learn too, or stay where the base puts them and mentions come to them. Then all names are
-    encoded but once, and candidates cost next to nothing."""
+    """Factor of the scores before the softmax: cosines alone would make it almost uniform."""
+    names: Literal["trained", "frozen"] = "trained"
+    """Vectors of names: trained along with those of mentions, or frozen at those of the base. Frozen names
+    are encoded only once, which makes the candidate search almost free."""
 
     batch_size: int = 16
-    """Mentions a step."""
+    """Mentions per step."""
     epochs: int = 10
-    """Times through all mentions; before each, names that learn are encoded and candidates sought anew."""
+    """Passes over all mentions; before each, names are encoded (unless frozen) and candidates are
+    searched."""
     learning_rate: float = 1e-5
-    """Step size of AdamW for the encoder, after warm-up."""
+    """Learning rate of AdamW for the encoder, after warm-up."""
 
     def __post_init__(self) -> None:
         _check(self)
-        for name in _SHARES:
+        for name in _FRACTIONS:
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} is a share in [0, 1], got {getattr(self, name)}; 0.5 means half")
+                raise ConfigError(
+                    f"{name} must be a fraction in [0, 1], got {getattr(self, name)}; 0.5 means half"
+                )
         _check_batch(self.batch_size)
 
 
@@ -156,41 +170,51 @@ class RerankerSettings(LoopSettings):
     """Every field is also an option of `sapbert reranker` and a key of a recipe."""
 
     pooling: PoolingName | None = None
-    """Which vector stands for a name and its mention; by default as the base was trained, or cls."""
+    """How token vectors are combined into one vector; by default as the base was trained, or cls."""
     candidates: int = 20
-    """Concepts that a mention learns to tell apart, each by its best name."""
+    """Candidate concepts per mention, each represented by its best name."""
 
     batch_size: int = 16
-    """Mentions a step."""
+    """Mentions per step."""
     epochs: int = 3
-    """Times through all mentions."""
+    """Passes over all mentions."""
     max_length: int = 96
-    """Tokens of a name and its mention in context; what is longer is cut."""
+    """Maximum number of tokens of a name and its mention in context; longer texts are truncated."""
 
     held_out: int = 200
-    """Mentions kept from training to measure with, at most a fifth; 0 measures nothing."""
+    """Mentions held out of training for evaluation, at most a fifth; 0 turns it off."""
 
     def __post_init__(self) -> None:
         _check(self)
         _check_batch(self.batch_size)
 
 
+def with_current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored settings of an earlier version under the current names, for comparison with new ones."""
+    return {
+        _RENAMED.get(name, name): _RENAMED_VALUES[name].get(value, value)
+        if name in _RENAMED_VALUES
+        else value
+        for name, value in settings.items()
+    }
+
+
 def _check_batch(batch_size: int) -> None:
     if batch_size < 1:
-        raise ConfigError(f"a batch has at least one mention, got {batch_size}")
+        raise ConfigError(f"batch_size must be at least 1, got {batch_size}")
 
 
 def _check(settings: LoopSettings) -> None:
-    """Refuse values that no field of any kind takes."""
+    """Refuse values that are wrong for a field of any settings class."""
     check_types(settings)
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    for name, least in _LEAST.items():
+    for name, minimum in _MINIMUM.items():
         value = values.get(name)
-        if value is not None and value < least:
-            raise ConfigError(f"{name} is at least {least}, got {value}")
+        if value is not None and value < minimum:
+            raise ConfigError(f"{name} must be at least {minimum}, got {value}")
     for name in _ABOVE_ZERO:
         value = values.get(name)
         if value is not None and value <= 0:
-            raise ConfigError(f"{name} is above 0, got {value}")
+            raise ConfigError(f"{name} must be above 0, got {value}")
     if not 0 <= settings.warmup < 1:
-        raise ConfigError(f"warmup is a fraction in [0, 1), got {settings.warmup}; 0.1 means 10%")
+        raise ConfigError(f"warmup must be a fraction in [0, 1), got {settings.warmup}; 0.1 means 10%")

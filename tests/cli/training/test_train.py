@@ -82,7 +82,7 @@ def test_help_tells_every_setting_its_default_and_its_group(sapbert: Sapbert) ->
     for field in fields(TrainSettings):
         option = f"--{field.name.replace('_', '-')}".removesuffix("s")
         assert f"{option} " in said or f"{option}s " in said, option
-    assert "Pairs a step, over all processes. [default: 256]" in said
+    assert "Pairs per step, over all processes. [default: 256]" in said
     assert "--loss <ms|circle|nca|lifted|infonce|triplet|cosine>" in said
     groups = [line for line in shown.splitlines() if line and not line.startswith(" ")][1:]
     assert groups == [

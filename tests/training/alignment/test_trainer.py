@@ -84,31 +84,41 @@ def test_the_same_settings_give_the_same_model(
     assert_same_model(tmp_path / "again", uninterrupted)
 
 
-def test_a_blend_lies_between_the_base_and_the_trained_model(
+def test_interpolated_weights_lie_between_base_and_trained_model(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, uninterrupted: Path
 ) -> None:
-    train(tiny_pairs, str(tiny_base), tmp_path / "blend", settings(blend=0.25), device=CPU)
+    train(
+        tiny_pairs, str(tiny_base), tmp_path / "interpolated", settings(weight_interpolation=0.25), device=CPU
+    )
     untrained, trained = weights(tiny_base), weights(uninterrupted)
-    for name, value in weights(tmp_path / "blend").items():
+    for name, value in weights(tmp_path / "interpolated").items():
         torch.testing.assert_close(value, 0.75 * untrained[name] + 0.25 * trained[name])
     measured = [
-        row for row in read_metrics(tmp_path / "blend" / "metrics.jsonl") if "blended_retrieval" in row
+        row
+        for row in read_metrics(tmp_path / "interpolated" / "metrics.jsonl")
+        if "interpolated_retrieval" in row
     ]
     everything = [row["step"] for row in read_metrics(uninterrupted / "metrics.jsonl")]
     assert [row["step"] for row in measured] == [everything[-1]]
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"blend": 0.0}, {"blend": 1.5}, {"blend": 0.5, "adapter": "lora"}, {"leading": 0}]
+    "wrong",
+    [
+        {"weight_interpolation": 0.0},
+        {"weight_interpolation": 1.5},
+        {"weight_interpolation": 0.5, "adapter": "lora"},
+        {"matryoshka_dim": 0},
+    ],
 )
-def test_a_blend_of_nothing_and_no_dimensions_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=r"blend|leading"):
+def test_invalid_interpolation_and_dimensions_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"weight_interpolation|matryoshka_dim"):
         settings(**wrong)
 
 
-def test_leading_dimensions_are_fewer_than_all(tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path) -> None:
+def test_matryoshka_dimensions_are_fewer_than_all(tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must be less than the"):
-        train(tiny_pairs, str(tiny_base), tmp_path / "model", settings(leading=10_000), device=CPU)
+        train(tiny_pairs, str(tiny_base), tmp_path / "model", settings(matryoshka_dim=10_000), device=CPU)
 
 
 # As on a bare GPU machine, where neither is installed.

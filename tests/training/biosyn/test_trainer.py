@@ -186,7 +186,7 @@ def test_names_that_stay_are_the_base_s_and_get_no_gradient(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
     """Against a loop over mentions, after the encoder has moved."""
-    run = biosyn._Biosyn(labelled, str(tiny_base), settings(names="stay"), CPU, tmp_path / "run", None)
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(names="frozen"), CPU, tmp_path / "run", None)
     run.module.eval()
     [step, *_] = run.steps(0, optimizer(run))
     with torch.no_grad():
@@ -211,7 +211,9 @@ def test_names_that_stay_are_the_base_s_and_get_no_gradient(
         torch.testing.assert_close(found[name], parameter.grad, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize(("stop_at", "names"), [(2, "learn"), (4, "learn"), (6, "learn"), (4, "stay")])
+@pytest.mark.parametrize(
+    ("stop_at", "names"), [(2, "trained"), (4, "trained"), (6, "trained"), (4, "frozen")]
+)
 def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path, uninterrupted: Path, stop_at: int, names: str
 ) -> None:
@@ -220,7 +222,7 @@ def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
             signal.raise_signal(signal.SIGINT)
 
     model, whole, chosen = tmp_path / "model", uninterrupted, settings(names=names)
-    if names == "stay":
+    if names == "frozen":
         whole = tmp_path / "whole"
         train_biosyn(labelled, str(tiny_base), whole, chosen, device=CPU)
     with pytest.raises(KeyboardInterrupt):
@@ -239,7 +241,7 @@ def test_a_run_that_goes_on_encodes_names_that_stay_before_its_first_step(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a step they would be drawn into its clock and, were anything drawn by chance, into its dropout."""
-    staying = settings(names="stay")
+    staying = settings(names="frozen")
     first, again = (
         biosyn._Biosyn(labelled, str(tiny_base), staying, CPU, tmp_path / name, None) for name in "ab"
     )
@@ -279,12 +281,12 @@ def test_the_dense_share_grows_evenly(
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"dense_share": 1.5}, "dense_share is a share"),
-        ({"candidates": 1}, "candidates is at least 2"),
-        ({"scale": 0.0}, "scale is above 0"),
-        ({"batch_size": 0}, "at least one mention"),
+        ({"dense_share": 1.5}, "dense_share must be a fraction"),
+        ({"candidates": 1}, "candidates must be at least 2"),
+        ({"scale": 0.0}, "scale must be above 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"pooling": "max"}, "pooling is one of cls, mean"),
-        ({"sparse_weight": -0.1}, "sparse_weight is at least 0"),
+        ({"sparse_weight": -0.1}, "sparse_weight must be at least 0"),
         ({"epochs": 1.5}, "epochs is a whole number"),
     ],
 )

@@ -224,9 +224,9 @@ def test_the_fingerprint_depends_on_every_field_of_an_example() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"candidates": 1}, "candidates is at least 2"),
-        ({"batch_size": 0}, "at least one mention"),
-        ({"held_out": -1}, "held_out is at least 0"),
+        ({"candidates": 1}, "candidates must be at least 2"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"held_out": -1}, "held_out must be at least 0"),
         ({"epochs": 0.5}, "epochs is a whole number"),
     ],
 )

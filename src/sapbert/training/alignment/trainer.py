@@ -101,10 +101,10 @@ class _SelfAlignment:
         loss = make_loss(settings.loss, settings.loss_settings)
         mining = MiningSettings(margin=settings.margin, triplets=settings.triplets)
         encoder, origin = _load(base, settings, device)
-        if settings.leading is not None and settings.leading >= encoder.dimension:
+        if settings.matryoshka_dim is not None and settings.matryoshka_dim >= encoder.dimension:
             raise ConfigError(
-                f"leading must be less than the {encoder.dimension} dimensions of {base}, "
-                f"got {settings.leading}"
+                f"matryoshka_dim must be less than the {encoder.dimension} dimensions of {base}, "
+                f"got {settings.matryoshka_dim}"
             )
         split = split_pairs(pairs, held_out_concepts=settings.held_out, seed=settings.seed)
         batches = Batches(
@@ -118,7 +118,7 @@ class _SelfAlignment:
             world=processes,
         )
         encode = encoder.training_forward(DTYPES[settings.precision])
-        step = AlignmentStep(encode, loss, mining, device, settings.chunk, settings.leading)
+        step = AlignmentStep(encode, loss, mining, device, settings.chunk, settings.matryoshka_dim)
         total = max(round(settings.epochs * batches.steps_per_epoch), 1)
         return cls(
             pairs,
@@ -171,14 +171,14 @@ class _SelfAlignment:
 
     def finish(self) -> Mapping[str, float]:
         """Interpolate between the base's weights and the trained ones if set, and measure the result."""
-        if self.settings.blend == 1:
+        if self.settings.weight_interpolation == 1:
             return {}
         before, _ = load_encoder(self.origin["base"])
         untrained = before.state_dict()
         with torch.no_grad():
             for name, value in self.module.named_parameters():
-                value.lerp_(untrained[name].to(value), 1 - self.settings.blend)
-        return {f"blended_{name}": figure for name, figure in self.evaluate(self.encoder).items()}
+                value.lerp_(untrained[name].to(value), 1 - self.settings.weight_interpolation)
+        return {f"interpolated_{name}": figure for name, figure in self.evaluate(self.encoder).items()}
 
     def state(self) -> dict[str, Any]:
         """Return nothing: the order of pairs depends only on the seed."""

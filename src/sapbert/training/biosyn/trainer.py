@@ -117,7 +117,7 @@ class _Biosyn:
         self._encode = self.encoder.training_forward(DTYPES[settings.precision])
         weight = self.encoder.sparse_weight if settings.sparse_weight is None else settings.sparse_weight
         self.module = _Learned(self.encoder.model, weight, device)
-        staying = partial(open_base_encoder, base, settings, device) if settings.names == "stay" else None
+        staying = partial(open_base_encoder, base, settings, device) if settings.names == "frozen" else None
         self._search = CandidateSearch(labelled, folder, settings.candidates, staying)
         self._epoch = -1
         self._candidates: Candidates | None = None
@@ -131,7 +131,7 @@ class _Biosyn:
     @property
     def names_per_step(self) -> int:
         """Each mention and, if they learn, its candidates, at most."""
-        learning = self.settings.candidates if self.settings.names == "learn" else 0
+        learning = self.settings.candidates if self.settings.names == "trained" else 0
         return self.settings.batch_size * (1 + learning)
 
     @property
@@ -247,7 +247,7 @@ class _Biosyn:
         """Encode mentions, and names that learn, each once; for a row of -1 any cosine.  # (mentions, k)"""
         names, place = np.unique(np.maximum(rows, 0), return_inverse=True)
         texts = self.labelled.mentions.take(mentions)
-        if self.settings.names == "stay":
+        if self.settings.names == "frozen":
             own, named = self._vectors(texts), to_device(self._search.vectors(names), self._device)
         else:
             vectors = self._vectors(texts + self.labelled.name_table.folded.take(names))
