@@ -1,4 +1,4 @@
-"""How verbs talk: progress and words to standard error, results to standard output."""
+"""What commands print: progress and messages to standard error, results to standard output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,73 +15,70 @@ from sapbert.errors import ConfigError
 
 if TYPE_CHECKING:
     from sapbert.artifacts import Manifest
+    from sapbert.cli.parameters import Output
     from sapbert.progress import Progress
-
-Out = Annotated[Path, typer.Option("--out", "-o", help="What to write.", show_default=False)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the manifest as JSON on standard output.")]
 
 
 @contextmanager
 def progress_bar(unit: str | None = None) -> Iterator[Progress]:
-    """Give out a callback that draws one bar a file; silent where standard error is no terminal.
+    """Yield a callback that draws one progress bar per file, if standard error is a terminal.
 
-    With a `unit` bars tell how many of it are done in a second.
+    With a `unit` the bars also show the rate, in units per second.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-    rate = TextColumn("{task.fields[rate]}")
+    rate_column = TextColumn("{task.fields[rate]}")
     console = Console(stderr=True)
     tasks: dict[str, TaskID] = {}
     with Progress(
-        *columns, TimeRemainingColumn(), rate, console=console, disable=not console.is_terminal
+        *columns, TimeRemainingColumn(), rate_column, console=console, disable=not console.is_terminal
     ) as bar:
 
         def update(name: str, done: int, total: int) -> None:
             if name not in tasks:
                 tasks[name] = bar.add_task(name, rate="")
             speed = bar.tasks[tasks[name]].speed
-            told = f"{speed:,.0f} {unit}/s" if unit and speed else ""
-            bar.update(tasks[name], completed=done, total=max(total, 1), rate=told)
+            rate = f"{speed:,.0f} {unit}/s" if unit and speed else ""
+            bar.update(tasks[name], completed=done, total=max(total, 1), rate=rate)
 
         yield update
 
 
-def tell(manifest: Manifest, path: Path, *, as_json: bool) -> None:
-    """Say what was written: one line a count, or the whole manifest as JSON."""
-    if as_json:
+def report_manifest(manifest: Manifest, output: Output) -> None:
+    """Report a written artifact: one line per count, or the whole manifest as JSON."""
+    if output.json:
         typer.echo(json.dumps(asdict(manifest), ensure_ascii=False))
         return
     for line in manifest.details.get("skipped", ()):
         typer.echo(f"skipped: {line}", err=True)
-    typer.echo(f"{manifest.kind} -> {path}", err=True)
-    for line in aligned({what: count for what, count in manifest.counts.items() if count}):
+    typer.echo(f"{manifest.kind} -> {output.out}", err=True)
+    for line in two_columns({name: count for name, count in manifest.counts.items() if count}):
         typer.echo(f"  {line}", err=True)
 
 
-def refuse_input(out: Path | None, *read: Path | str | None) -> None:
-    """Refuse to write over what is read; `--overwrite` is for what an earlier call wrote."""
-    for path in read:
-        with suppress(OSError):  # most often one of them is not there
+def forbid_overwriting_input(out: Path | None, *inputs: Path | str | None) -> None:
+    """Raise if the output is one of the inputs, whether or not --overwrite is given."""
+    for path in inputs:
+        with suppress(OSError):  # Usually one of the two does not exist.
             if out is not None and path is not None and out.samefile(path):
-                raise ConfigError(f"{out} is what is read; choose another name to write to")
+                raise ConfigError(f"{out} is an input; choose another output path")
 
 
-def counted(number: int, what: str) -> str:
-    """Return a number and what it counts: 1 mention, 2 mentions."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+def quantity(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 mention, 2 mentions."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def aligned(rows: Mapping[str, Any]) -> list[str]:
-    """Lay out names and values in two columns: numbers to the right, words to the left."""
+def two_columns(rows: Mapping[str, Any]) -> list[str]:
+    """Align names and values in two columns; values are right-aligned if all are numbers."""
     texts = {name: _text(value) for name, value in rows.items()}
-    wide = max((len(name) for name in rows), default=0)
-    long = max((len(text) for text in texts.values()), default=0)
+    name_width = max((len(name) for name in rows), default=0)
+    value_width = max((len(text) for text in texts.values()), default=0)
     numbers = all(text.replace(",", "").isdigit() for text in texts.values())
     return [
-        f"{name:<{wide}}  {text:>{long}}" if numbers else f"{name:<{wide}}  {text}"
+        f"{name:<{name_width}}  {text:>{value_width}}" if numbers else f"{name:<{name_width}}  {text}"
         for name, text in texts.items()
     ]
 

@@ -13,7 +13,7 @@ precision are found. For kind ann the number of candidates is doubled until reca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -44,7 +44,7 @@ from sapbert.index.sparse import SPARSE, SparseSettings, require_scipy, write_sp
 from sapbert.index.vectors import Vectors, VectorWriter, evenly_spaced_rows, quantize, require_storable
 from sapbert.progress import Progress, no_progress
 from sapbert.protocols import Encoder
-from sapbert.resumable import full_disk_explained, run_folder
+from sapbert.resumable import full_disk_explained, refuse_interrupted, run_folder
 from sapbert.vocab.vocabulary import Vocabulary
 
 ROWS_PER_CHUNK = 16_384
@@ -66,6 +66,7 @@ def build_index(
     *,
     carry_encoder: bool = True,
     update: Path | None = None,
+    resume: bool = False,
     overwrite: bool = False,
     progress: Progress = no_progress,
     on_forecast: OnForecast | None = None,
@@ -74,14 +75,16 @@ def build_index(
 
     Unless it is to `carry_encoder`: then it is opened only by those who have the encoder from elsewhere.
     """
+    settings = replace(settings, hybrid=bool(settings.hybrid))
     if settings.hybrid:
         require_scipy()
     dimension = settings.dimensions or encoder.dimension
     if dimension > encoder.dimension:
         raise ConfigError(f"this encoder has {encoder.dimension} dimensions; {dimension} cannot be had")
     chunks = run_folder(target)
+    refuse_interrupted(chunks, resume=resume, overwrite=overwrite)
     with (
-        full_disk_explained(chunks.parent, f"give the same command again to continue from {chunks.name}"),
+        full_disk_explained(chunks.parent, f"give --resume to continue from {chunks.name}"),
         create(target, overwrite=overwrite) as draft,
     ):
         (draft.path / ENTRIES).mkdir()
@@ -90,7 +93,7 @@ def build_index(
         require_storable(dimension, precision)
         known = None if update is None else _Known.open(update, encoder, precision, dimension)
         encoder = _cut(encoder, dimension, name_table, known)
-        store = ChunkStore(chunks, _identity(vocabulary, encoder, precision, settings))
+        store = ChunkStore(chunks, _identity(vocabulary, encoder, precision, settings), resume=resume)
         sample, rate = _timed_sample(name_table, encoder)
         work = _Encoding(name_table, encoder, precision, sample, known)
         if on_forecast is not None:

@@ -2,7 +2,7 @@
 
 Encoding fifteen million names takes hours. Each chunk is written beside the target, in `TARGET.run`, synced
 and renamed when it is whole; who comes after a kill or a full disk encodes only what is missing. A folder
-left by another encoder, vocabulary or precision is of no use and is emptied.
+left by another encoder, vocabulary or precision cannot be continued.
 
 With its vectors a chunk keeps, for a sample of names, which rows of the chunk lie nearest in full precision.
 Together these are an exact search, against which the index is measured when exact vectors are gone.
@@ -20,9 +20,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from sapbert.errors import ArtifactError
+from sapbert.errors import ArtifactError, ConfigError
 from sapbert.index.recall import Neighbours
 from sapbert.index.vectors import Vectors
+from sapbert.resumable import changed_values
 
 _IDENTITY = "chunks.json"
 
@@ -38,18 +39,25 @@ class Chunk(NamedTuple):
 class ChunkStore:
     """The folder of finished chunks."""
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
-        """Open the chunks of this very build, or begin anew."""
+    def __init__(self, folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
+        """Open the chunks of an interrupted build if `resume`, else discard them.
+
+        `identity` is what two builds must share for one to continue the other. The folder is created with the
+        first chunk, so a build that fails earlier leaves nothing behind.
+        """
         self.folder = folder
+        self._identity = identity
         file = folder / _IDENTITY
-        if file.is_file() and _read(file) == identity:
-            return
-        if folder.exists():
-            if not file.is_file() and any(folder.iterdir()):
-                raise ArtifactError(f"{folder} is not empty and holds no chunks; remove it")
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-        file.write_text(json.dumps(identity), encoding="utf-8")
+        if not file.is_file() and folder.is_dir() and any(folder.iterdir()):
+            raise ArtifactError(f"{folder} is not empty and contains no chunks; remove it")
+        stored = _read(file) if resume and file.is_file() else None
+        if stored is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif stored != identity:
+            raise ConfigError(
+                f"{folder} contains a build with other inputs: {changed_values(stored, identity)}; "
+                "give --overwrite to start over"
+            )
 
     def has(self, number: int) -> bool:
         """Tell whether a chunk is finished."""
@@ -57,6 +65,9 @@ class ChunkStore:
 
     def save(self, number: int, chunk: Chunk) -> None:
         """Write a chunk so that it is there whole or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / _IDENTITY).exists():
+            (self.folder / _IDENTITY).write_text(json.dumps(self._identity), encoding="utf-8")
         partial = self._file(number).with_suffix(".partial")
         with open(partial, "wb") as file:
             scales = np.empty(0) if chunk.vectors.scales is None else chunk.vectors.scales
@@ -78,7 +89,7 @@ class ChunkStore:
 
     def remove(self) -> None:
         """Delete all chunks, when the index is written."""
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:06}.npz"

@@ -1,14 +1,16 @@
-"""How an index is made. Loads nothing, so that the command line can offer these choices at once."""
+"""Settings of an index, which are the options of `sapbert index`; imports nothing heavy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
 from sapbert.errors import ConfigError
+from sapbert.options import Option
 
 ANN_FROM = 20_000
-"""Names from which codes are worth their small loss; below, an exact search takes some milliseconds."""
+"""Number of names from which `ann` is the default; below it an exact search takes milliseconds."""
 
 
 class Kind(StrEnum):
@@ -19,7 +21,7 @@ class Kind(StrEnum):
 
 
 class Precision(StrEnum):
-    """How a component of a vector is stored."""
+    """Data type of the stored vectors."""
 
     FP32 = "fp32"
     FP16 = "fp16"
@@ -29,26 +31,28 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexSettings:
-    """How an index is made; every field but the last is also an option of `sapbert index`."""
+    """How an index is built; every field but the last is also an option of `sapbert index`."""
 
-    kind: Kind | None = None
-    """Exact or by codes; by default as the number of names suggests."""
-    precision: Precision | None = None
-    """How vectors are stored; by default fp32 for flat and int8 for ann."""
-    dimensions: int | None = None
-    """Components of a vector that are stored, along axes that suit the names; by default all."""
+    kind: Annotated[Kind | None, Option(default="by number of names")] = None
+    """`flat` compares all vectors exactly; `ann` searches binary codes first (approximate)."""
+    precision: Annotated[Precision | None, Option(default="fp32 for flat, int8 for ann")] = None
+    """Precision of the stored vectors."""
+    dimensions: Annotated[int | None, Option(min=1, default="all")] = None
+    """Stored dimensions per vector, reduced by PCA on the names. The reported recall does not include this
+    loss."""
     inverted: bool = True
-    """Keep names such as `Infarction, Myocardial` of concepts that are also named without the comma."""
-    hybrid: bool = False
-    """Know spelling too, for `sapbert link --sparse-weight`."""
-    sparse_weight: float = 0.0
-    """What spelling counts unless linking is told otherwise: what the encoder learned with its vectors."""
+    """Keep inverted names (`Infarction, Myocardial`) of concepts that also have the name without comma."""
+    hybrid: Annotated[bool | None, Option(default="if the encoder was trained with it")] = None
+    """Also index character n-grams, for `sapbert link --sparse-weight`."""
+    sparse_weight: Annotated[float, Option(hidden=True)] = 0.0
+    """Weight of the n-gram score relative to the dense score that linking uses by default: the weight that
+    the encoder has learned."""
 
     def __post_init__(self) -> None:
         if self.dimensions is not None and self.dimensions < 1:
-            raise ConfigError(f"dimensions is a number of components, at least 1, got {self.dimensions}")
+            raise ConfigError(f"dimensions must be at least 1, got {self.dimensions}")
 
     def resolved(self, names: int) -> tuple[Kind, Precision]:
-        """Decide what was left open."""
+        """Return kind and precision, with defaults for an index of so many names."""
         kind = self.kind or (Kind.ANN if names >= ANN_FROM else Kind.FLAT)
         return kind, self.precision or (Precision.INT8 if kind is Kind.ANN else Precision.FP32)

@@ -1,33 +1,32 @@
-"""Settings of linking and calibration: every field is also a command-line option.
-
-This module imports nothing heavy, so `--help` is fast.
-"""
+"""Settings of linking and calibration, which are options of `link` and `calibrate`; imports nothing heavy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 from sapbert.errors import ConfigError
+from sapbert.options import Option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
     """How mentions are linked; every field is also an option of `sapbert link`."""
 
-    k: int = 5
+    k: Annotated[int, Option(flags=("--k", "-k"), min=1)] = 5
     """Candidates per mention."""
     exact: bool = True
     """Rank names that equal the mention (ignoring case and spacing) before all others."""
-    threshold: float | None = None
-    """Leave out candidates with a lower score; a mention without candidates is NIL."""
-    types: tuple[str, ...] = ()
-    """Only concepts of one of these types."""
-    sources: tuple[str, ...] = ()
-    """Only names from one of these sources."""
-    prefixes: tuple[str, ...] = ()
-    """Only concepts whose identifier has one of these prefixes, such as mesh."""
+    threshold: Annotated[float | None, Option(min=-1, max=1)] = None
+    """Minimum score of a candidate; a mention without candidates is NIL."""
+    types: Annotated[tuple[str, ...], Option(flags=("--types",), metavar="TYPE")] = ()
+    """Only concepts of this type."""
+    sources: Annotated[tuple[str, ...], Option(flags=("--sources",), metavar="SOURCE")] = ()
+    """Only names from this source."""
+    prefixes: Annotated[tuple[str, ...], Option(flags=("--prefix",), metavar="PREFIX")] = ()
+    """Only concepts whose id has this prefix, such as `mesh`."""
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -42,34 +41,34 @@ class LinkerSettings:
 
     calibration: Path | None = None
     """Calibration written by `sapbert calibrate`; adds a confidence to the best candidate."""
-    sparse_weight: float | None = None
+    sparse_weight: Annotated[float | None, Option(min=0, default="calibrated, learned, or 0")] = None
     """Weight of the n-gram score relative to the dense score, in a hybrid index."""
     reranker: str | None = None
-    """Reranker that reorders the candidates: a folder written by `sapbert export`, or MODULE:ATTRIBUTE."""
-    labelled_mentions: Path | None = None
-    """TSV with columns mention and concept_ids; its mentions are matched like names of their concepts."""
-    labelled_prefix: str | None = None
-    """Prefix for identifiers in the labelled mentions that have none."""
-    threads: int | None = None
-    """Threads for encoding and search."""
+    """Rerank candidates: a reranker written by `sapbert export`, or MODULE:ATTRIBUTE."""
+    labelled_mentions: Annotated[Path | None, Option(flags=("--mentions",))] = None
+    """TSV file with the columns mention and concept_ids; its mentions match like names of their concepts."""
+    labelled_prefix: Annotated[str | None, Option(flags=("--mentions-prefix",))] = None
+    """Prefix for concept ids without one in --mentions, such as `mesh`."""
+    threads: Annotated[int | None, Option(min=1, default="all cores")] = None
+    """CPU threads of the encoder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSettings:
     """Which columns of the input are used, and how; every field is also an option of `sapbert link`."""
 
-    column: str | None = None
-    """Column with the mentions."""
-    context_column: str | None = None
-    """Column with the text around the mention, for a reranker."""
-    document_column: str | None = None
-    """Column with the text of the document; abbreviations that it defines are expanded in the mention."""
+    column: Annotated[str | None, Option(metavar="COLUMN", default="mention")] = None
+    """Column of --file with the mentions."""
+    context_column: Annotated[str | None, Option(metavar="COLUMN")] = None
+    """Column of --file with the text around the mention, for --reranker."""
+    document_column: Annotated[str | None, Option(metavar="COLUMN")] = None
+    """Column of --file with the text of the document; abbreviations it defines are expanded in mentions."""
     split_composites: bool = False
     """Link a composite mention such as 'breast and ovarian cancer' as two mentions."""
 
 
 class Method(StrEnum):
-    """Curve that maps scores to confidence."""
+    """Curve from scores to confidence."""
 
     AUTO = "auto"
     PLATT = "platt"
@@ -81,13 +80,13 @@ class CalibrateSettings:
     """What is fitted; every field is also an option of `sapbert calibrate`."""
 
     method: Method = Method.AUTO
-    """Curve from score to confidence; auto selects the better one on held-out mentions."""
+    """Curve from scores to confidence; `auto` selects the one with the lower error on held-out mentions."""
     precision: float | None = None
-    """Target precision: answers with a confidence too low to reach it become NIL."""
+    """Target precision: answers below the confidence that reaches it become NIL."""
     exact: bool = True
     """Rank names that equal the mention (ignoring case and spacing) before all others."""
-    sparse_weight: float | None = None
-    """Weight of the n-gram score relative to the dense score, in a hybrid index; fitted if not given."""
+    sparse_weight: Annotated[float | None, Option(min=0, default="fitted for a hybrid index")] = None
+    """Weight of the n-gram score relative to the dense score."""
 
     def __post_init__(self) -> None:
         if self.precision is not None and not 0 < self.precision <= 1:

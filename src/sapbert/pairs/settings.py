@@ -1,4 +1,4 @@
-"""Settings for drawing pairs; imports nothing heavy, so `sapbert pairs --help` is fast."""
+"""Settings for drawing pairs, which are the options of `sapbert pairs`; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+from typing import Annotated
 
 from sapbert.errors import ConfigError
+from sapbert.options import Option
 
 
 class Languages(StrEnum):
@@ -15,7 +17,7 @@ class Languages(StrEnum):
 
     ANY = "any"
     WITHIN = "within"
-    """Only names of one language."""
+    """Only names of the same language."""
     ACROSS = "across"
     """Only names of different languages."""
 
@@ -24,23 +26,23 @@ class Languages(StrEnum):
 class PairSettings:
     """How pairs are drawn; every field is also an option of `sapbert pairs`."""
 
-    limit: int = 50
-    """Most pairs drawn from one concept."""
-    seed: int = 33
-    """Same vocabulary and seed, same pairs."""
+    limit: Annotated[int, Option(min=1)] = 50
+    """Maximum number of pairs per concept."""
+    seed: Annotated[int, Option(min=0)] = 33
+    """Random seed; the same vocabulary and seed give the same pairs."""
     languages: Languages = Languages.ANY
-    """Pair names of any languages, only within one language, or only across languages."""
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """How often pairs with a name of a source come: 2 is twice, 0.25 every fourth; once where it is not told.
-    A pair of two sources comes as often as the larger says."""
+    """Pair names of any languages, within one language, or across languages."""
+    weights: Annotated[Mapping[str, float], Option(metavar="SOURCE=NUMBER")] = field(default_factory=dict)
+    """How often pairs with a name from this source are drawn: 2 is twice, 0.25 every fourth pair; other
+    sources have weight 1. A pair of two sources has the larger weight."""
 
     def __post_init__(self) -> None:
         for source, weight in self.weights.items():
             if not 0 <= weight < inf:
                 raise ConfigError(
-                    f"the weight of {source} is how often its pairs come, at least 0, got {weight}"
+                    f"the weight of source {source} must be at least 0 and finite, got {weight}"
                 )
         if self.limit < 1:
-            raise ConfigError(f"limit is the most pairs of a concept, at least 1, got {self.limit}")
+            raise ConfigError(f"limit must be at least 1 pair per concept, got {self.limit}")
         if not 0 <= self.seed < 2**64:
-            raise ConfigError(f"seed is a number from 0 to 2**64 - 1, got {self.seed}")
+            raise ConfigError(f"seed must be from 0 to 2**64 - 1, got {self.seed}")

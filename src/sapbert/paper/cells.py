@@ -78,14 +78,16 @@ def measure_cells(
     sets: Mapping[str, EvaluationSet],
     target: Path,
     *,
+    overwrite: bool = False,
     on_cell: Callable[[CellProgress], None],
 ) -> dict[tuple[str, str], System]:
-    """Measure every run on every set, but for cells that are in `target` already.
+    """Measure every run on every set; unless `overwrite`, cells that are already in `target` are kept.
 
     Returns the runs of each row and set.
     """
     paths = {(run, name): target / CELLS / _key(run, sets[name]) for run in runs for name in sets}
-    done = {path: found for path in paths.values() if (found := _kept(path)) is not None}
+    kept = {} if overwrite else {path: _kept(path) for path in paths.values()}
+    done = {path: evaluation for path, evaluation in kept.items() if evaluation is not None}
     # A dictionary, because two rows may ask for the same cell.
     missing = {path: place for place, path in paths.items() if path not in done}
     clock = _Clock([_size(sets[name]) for _, name in missing.values()])

@@ -1,42 +1,46 @@
-"""Settings of the paper's figures; imports nothing heavy, so `--help` is fast."""
+"""Settings of the paper's figures, which are options of `plot` and `reproduce`; imports nothing heavy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from sapbert.errors import ConfigError
+from sapbert.options import Option
 
 MOST_CONCEPTS = 56
-"""Looks that can be told apart: seven colours by eight shapes."""
+"""Marker styles a reader can distinguish: seven colours times eight shapes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectionSettings:
-    """Which names are laid out, and how."""
+    """Which names are projected, and how."""
 
     concepts: int = 14
-    names: int = 8
-    """Names of each concept; concepts with fewer are not drawn."""
-    perplexity: float = 15
-    """How many neighbours a name has in the eyes of t-SNE."""
-    seed: int = 33
-    """Same seed, same names for every model."""
+    """Number of concepts, from 2 to 56."""
+    names: Annotated[int, Option(min=2)] = 8
+    """Names per concept; concepts with fewer names are not drawn."""
+    perplexity: Annotated[float, Option(min=1)] = 15
+    """Perplexity of t-SNE: the effective number of neighbours of a name."""
+    seed: Annotated[int, Option(min=0)] = 33
+    """Random seed; the same seed selects the same names for every model."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.concepts <= MOST_CONCEPTS:
-            raise ConfigError(f"from 2 to {MOST_CONCEPTS} concepts can be told apart, not {self.concepts}")
+            raise ConfigError(f"concepts must be from 2 to {MOST_CONCEPTS}, got {self.concepts}")
         if self.names < 2:
-            raise ConfigError(f"a concept needs two names to lie together, got {self.names}")
+            raise ConfigError(f"names must be at least 2 per concept, got {self.names}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilaritySettings:
-    """Which batches are looked at, and what mining keeps of them."""
+    """Which batches are sampled, and how they are mined."""
 
-    batches: int = 20
-    batch_size: int = 256
-    """Pairs a batch."""
+    batches: Annotated[int, Option(min=1)] = 20
+    """Number of batches to encode."""
+    batch_size: Annotated[int, Option(min=2)] = 256
+    """Pairs per batch."""
     margin: float = 0.2
-    """As in `MiningSettings`."""
-    seed: int = 33
-    """Same seed, same batches whatever the encoder."""
+    """Margin of mining: a triplet is kept unless its negative is farther than its positive by this much."""
+    seed: Annotated[int, Option(min=0)] = 33
+    """Random seed; the same seed selects the same batches for every model."""

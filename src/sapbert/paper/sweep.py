@@ -85,6 +85,7 @@ def run_sweep(
     sweep: Sweep,
     *,
     device: torch.device,
+    overwrite: bool = False,
     on_cell: OnCell,
     on_step: OnStep,
 ) -> list[SweepResult]:
@@ -96,7 +97,9 @@ def run_sweep(
         raise ArtifactError(f"{target} exists and is no sweep; choose another name or remove it")
     folders = {target / CELLS / _name(pairs, base, settings): settings for settings in sweep.cells}
     found = {
-        folder: _result(sweep, settings, folder) for folder, settings in folders.items() if folder.exists()
+        folder: _result(sweep, settings, folder)
+        for folder, settings in folders.items()
+        if folder.exists() and not overwrite
     }
     with joined(device):
         first = world()[0] == 0
@@ -105,7 +108,16 @@ def run_sweep(
                 if first:
                     on_cell(number, len(folders), sweep.of(settings))
                 try:
-                    train(pairs, base, folder, settings, device=device, resume=True, on_step=on_step)
+                    train(
+                        pairs,
+                        base,
+                        folder,
+                        settings,
+                        device=device,
+                        resume=not overwrite,
+                        overwrite=overwrite,
+                        on_step=on_step,
+                    )
                     found[folder] = _result(sweep, settings, folder)
                 except (ConfigError, TrainingError) as error:
                     found[folder] = SweepResult(folder.name, sweep.of(settings), problem=str(error))

@@ -33,6 +33,7 @@ from uvicorn.supervisors import Multiprocess
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.service.app import create_app, service_of
 from sapbert.service.middleware.logs import log, logging_config
+from sapbert.service.server_settings import ServerSettings
 from sapbert.service.settings import ServiceSettings, settings_of
 from sapbert.service.state import State, load_state
 from sapbert.tokens.batching import usable_cores
@@ -45,19 +46,11 @@ _STOP_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How the service is started."""
+class Plan(ServerSettings):
+    """What is served, and how."""
 
     what: str
-    """A configuration, or an index; or the word `default`."""
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 1
-    threads: int | None = None
-    """Of the encoder, in each worker; by default its share of the cores."""
-    without_keys: bool = False
-    """Others may ask, and need no key."""
-    log_mentions: bool = False
+    """A configuration file, an index, or `default`."""
     metrics_folder: Path | None = None
     """Where workers leave their figures for each other."""
 

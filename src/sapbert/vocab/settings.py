@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from sapbert.errors import ConfigError
+from sapbert.options import Option
 
 Format = Literal["tsv", "csv", "jsonl", "parquet", "biosyn"]
 """File formats of a table of names."""
@@ -23,8 +24,8 @@ class MergeSettings:
 
     trust: Trust = "one-to-one"
     """`one-to-one` never joins two concepts with the same prefix; `any` accepts every cross-reference."""
-    max_cluster: int = 20
-    """Largest number of concepts joined into one; larger clusters are not joined."""
+    max_cluster: Annotated[int, Option(min=2)] = 20
+    """Maximum number of concepts joined into one; larger clusters are not joined."""
 
     def __post_init__(self) -> None:
         if self.max_cluster < 2:

@@ -10,17 +10,22 @@ import typer
 
 def compare(
     first: Annotated[
-        Path, typer.Argument(help="Written by `sapbert evaluate -o`, or a folder of such runs.")
+        Path,
+        typer.Argument(
+            help="Written by `sapbert evaluate -o`, or a folder of such evaluations.", show_default=False
+        ),
     ],
-    second: Annotated[Path, typer.Argument(help="What is compared with it.")],
-    k: Annotated[int, typer.Option(min=1, help="Right among the first k candidates.")] = 1,
-    html: Annotated[Path | None, typer.Option(help="Page to write, with the mentions that changed.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same intervals and p.")] = 0,
+    second: Annotated[Path, typer.Argument(help="Evaluation to compare it with.", show_default=False)],
+    k: Annotated[int, typer.Option(min=1, help="Compare accuracy among the first k candidates.")] = 1,
+    html: Annotated[
+        Path | None, typer.Option(help="HTML page to write, with the mentions whose result differs.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of intervals and p-values.")] = 0,
 ) -> None:
-    """Tell whether one system is better or was lucky.
+    """Test whether two systems differ significantly.
 
-    Both must have been measured on the same mentions. A folder of several evaluations is one system trained
-    with several seeds: its mean and deviation are told, and each mention counts by its mean.
+    Both must be evaluated on the same mentions. A folder of several evaluations is one system trained with
+    several seeds: its mean and standard deviation are reported, and each mention counts with its mean.
     """
     from sapbert.artifacts import create_file
     from sapbert.evaluation import report
@@ -29,11 +34,11 @@ def compare(
     from sapbert.evaluation.compare_page import comparison_page
 
     systems = System.open(first), System.open(second)
-    found = compare_systems(*systems, k=k, seed=seed)
+    comparison = compare_systems(*systems, k=k, seed=seed)
     names = [system.name for system in systems]
-    for line in report.comparison_lines(found, *names):
+    for line in report.comparison_lines(comparison, *names):
         typer.echo(line)
     if html is not None:
         with create_file(html, overwrite=True) as page:
-            page.write_text(comparison_page(found, *names, k=k), encoding="utf-8")
+            page.write_text(comparison_page(comparison, *names, k=k), encoding="utf-8")
         typer.echo(f"page -> {html}", err=True)

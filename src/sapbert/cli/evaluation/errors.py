@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.output import Overwrite
+from sapbert.cli.parameters import Overwrite
 
 if TYPE_CHECKING:
     from sapbert.evaluation.run import Evaluation
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 def errors(
     evaluation: Annotated[Path, typer.Argument(help="Written by `sapbert evaluate -o`.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Page to write, with every wrong link: .html.")
+        Path | None, typer.Option("--out", "-o", help="HTML page to write, with every wrong link.")
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Tell what kinds of errors an evaluation has, and browse them.
+    """Classify the errors of an evaluation and list them on a page.
 
-    Wrong links are sorted into kinds: abbreviations, composite mentions, ambiguous names, answers too broad
-    or too narrow, near misses and others. The page shows each with its candidates and gold names, and needs
-    nothing but a browser.
+    Wrong links are classified: abbreviations, composite mentions, ambiguous names, answers that are too broad
+    or too narrow, near misses and others. The page shows each with its candidates and gold names; it needs
+    only a browser.
     """
     from sapbert.artifacts import create_file, require_free
     from sapbert.evaluation.errors.page import errors_page
@@ -34,18 +34,20 @@ def errors(
 
     if out is not None:
         require_free(out, overwrite=overwrite)
-    found = Evaluation.open(evaluation)
-    links = wrong_links(found)
-    for line in error_lines(found, links):
+    opened = Evaluation.open(evaluation)
+    links = wrong_links(opened)
+    for line in error_lines(opened, links):
         typer.echo(line)
     if out is not None:
-        page = errors_page(found, links, title=f"Wrong links of {evaluation.resolve().name}{_of(found)}")
+        page = errors_page(
+            opened, links, title=f"Wrong links of {evaluation.resolve().name}{_benchmark(opened)}"
+        )
         with create_file(out, overwrite=overwrite) as partial:
             partial.write_text(page, encoding="utf-8", errors="replace")
         typer.echo(f"page -> {out}", err=True)
 
 
-def _of(evaluation: Evaluation) -> str:
-    """What was measured, where the evaluation says."""
+def _benchmark(evaluation: Evaluation) -> str:
+    """Return the benchmark and the split, if the evaluation records them."""
     settings = evaluation.manifest.settings if evaluation.manifest else {}
     return f" on {settings['benchmark']}, {settings['split']}" if "benchmark" in settings else ""

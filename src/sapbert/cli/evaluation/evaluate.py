@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,138 +12,157 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli.encoders import open_encoder
-from sapbert.cli.output import Overwrite, progress_bar
+from sapbert.cli.options import with_options
+from sapbert.cli.output import progress_bar
+from sapbert.cli.parameters import JsonResults, Overwrite, Prefix, VectorCache
 from sapbert.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from sapbert.evaluation.benchmarks.loader import EvaluationSet
     from sapbert.evaluation.rankers import RankerFactory
     from sapbert.evaluation.run import Evaluation
-    from sapbert.protocols import Reranker
 
 
-def evaluate(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkOptions:
+    """The mentions to evaluate on, and the names to search."""
+
     benchmark: Annotated[
         Path,
-        typer.Option(help="A benchmark: a folder in any of its formats, or one file.", show_default=False),
-    ],
+        typer.Option(help="Benchmark: a folder or a file, in any supported format.", show_default=False),
+    ]
+    split: Annotated[
+        str, typer.Option(help="Split to evaluate: select models on dev, report results on test.")
+    ] = "test"
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(help="Names to search if the benchmark has none: a vocabulary or a table."),
+    ] = None
+    prefix: Prefix = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemOptions:
+    """The system to evaluate."""
+
     models: Annotated[
         list[str],
         typer.Option(
             "--model",
-            help="Encoder: `default`, a folder or a Hugging Face id. Given again: another seed of it.",
+            help="Encoder: a folder, a Hugging Face id or `default`. Repeatable, for one system trained with "
+            "several seeds.",
         ),
-    ] = [],
+    ] = field(default_factory=list)
     baseline: Annotated[
-        str | None, typer.Option(help="Measure this instead: exact, tfidf, bm25 or edit.")
-    ] = None,
+        str | None, typer.Option(help="Evaluate a baseline instead: exact, tfidf, bm25 or edit.")
+    ] = None
     sparse_weight: Annotated[
         float | None,
         typer.Option(
             min=0,
-            help="What spelling (tf-idf) counts beside vectors.",
-            show_default="what the model has learned, or nothing",
+            help="Weight of the n-gram score (tf-idf) relative to the dense score.",
+            show_default="learned with the model, or 0",
         ),
-    ] = None,
+    ] = None
     reranker: Annotated[
         str | None,
-        typer.Option(help="Puts the first 20 names in order: an exported reranker, or MODULE:ATTRIBUTE."),
-    ] = None,
-    split: Annotated[str, typer.Option(help="Choose by dev; look at test once.")] = "test",
-    dictionary: Annotated[
-        Path | None,
-        typer.Option(help="Names to find, where the benchmark has none: a vocabulary or a table."),
-    ] = None,
-    prefix: Annotated[str | None, typer.Option(help="For identifiers without one.")] = None,
+        typer.Option(help="Rerank the first 20 names: an exported reranker, or MODULE:ATTRIBUTE."),
+    ] = None
+    cache: VectorCache = None
+
+    def __post_init__(self) -> None:
+        if bool(self.models) == (self.baseline is not None):
+            raise ConfigError("give either --model or --baseline")
+        if self.baseline is not None and self.sparse_weight is not None:
+            raise ConfigError("--sparse-weight needs --model: a baseline has no dense score")
+
+
+@with_options()
+def evaluate(
+    source: BenchmarkOptions,
+    system: SystemOptions,
     threshold: Annotated[
-        float | None, typer.Option(help="Take a best candidate with a lower score for NIL.")
+        float | None, typer.Option(help="Count a best candidate with a lower score as NIL.")
     ] = None,
-    by_type: Annotated[bool, typer.Option("--by-type", help="Tell each type of mention too.")] = False,
+    by_type: Annotated[bool, typer.Option("--by-type", help="Also report each type of mention.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Keep every mention's result, for `sapbert compare`.")
-    ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Where vectors are kept.", show_default="under SAPBERT_HOME")
+        Path | None,
+        typer.Option("--out", "-o", help="Write the result of every mention, for `sapbert compare`."),
     ] = None,
     overwrite: Overwrite = False,
-    json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    json: JsonResults = False,
 ) -> None:
-    """Measure how often the right concept is found.
+    """Measure the accuracy of an encoder or a baseline on a benchmark.
 
-    For an encoder or a baseline: accuracy at 1 and 5 with intervals, with the benchmark's dictionary alone
-    and, where its protocol has one, with the dictionary enlarged by training mentions: the papers' figures
-    are with the latter. Several models are one system trained with several seeds: their mean and deviation
-    are told, and OUT is a folder of their evaluations.
+    Reports accuracy at 1 and 5 with confidence intervals, for the benchmark's dictionary alone and, if its
+    protocol has one, for the dictionary extended by training mentions; published figures use the latter.
+    Several models are one system trained with several seeds: their mean and standard deviation are reported,
+    and OUT is a folder with one evaluation per model.
     """
     from sapbert.artifacts import refuse_occupied
     from sapbert.evaluation import report
     from sapbert.evaluation.benchmarks.loader import open_evaluation_set
     from sapbert.evaluation.compare import System
     from sapbert.evaluation.run import write_evaluation
-    from sapbert.linking.reranking import open_reranker
 
-    if bool(models) == (baseline is not None):
-        raise ConfigError("give either --model or --baseline")
-    if baseline is not None and sparse_weight is not None:
-        raise ConfigError("--sparse-weight goes with --model: a baseline has no vectors")
-    targets = _targets(out, len(models))
+    targets = _targets(out, len(system.models))
     for target in targets:
         refuse_occupied(target, overwrite=overwrite)
-    found = open_evaluation_set(benchmark, dictionary=dictionary, prefix=prefix)
-    second = open_reranker(reranker) if reranker else None
-    runs = list(_runs(found, models, baseline, split, cache, sparse_weight, second))
+    benchmark = open_evaluation_set(source.benchmark, dictionary=source.dictionary, prefix=source.prefix)
+    runs = list(_runs(benchmark, source.split, system))
     for target, (model, ranker, run) in zip(targets, runs, strict=False):
         settings = {
-            "benchmark": found.name,
-            "split": split,
+            "benchmark": benchmark.name,
+            "split": source.split,
             "model": model,
-            "baseline": baseline,
-            "sparse_weight": sparse_weight,
-            "reranker": reranker,
+            "baseline": system.baseline,
+            "sparse_weight": system.sparse_weight,
+            "reranker": system.reranker,
         }
-        write_evaluation(run, target, benchmark=found, settings=settings, ranker=ranker, overwrite=overwrite)
+        write_evaluation(
+            run, target, benchmark=benchmark, settings=settings, ranker=ranker, overwrite=overwrite
+        )
     if out is not None:
         typer.echo(f"evaluation -> {out}", err=True)
-    system = System(found.name, tuple(run for *_, run in runs))
+    evaluated = System(benchmark.name, tuple(run for *_, run in runs))
     if json:
-        typer.echo(json_module.dumps(report.summarise(system, threshold=threshold)))
+        typer.echo(json_module.dumps(report.summarise(evaluated, threshold=threshold)))
         return
-    told = f"{', '.join(models) or baseline}{f', reranked by {reranker}' if reranker else ''}"
-    typer.echo(f"{found.name}, {split}: {told}")
-    for line in report.evaluation_lines(system, threshold=threshold, by_type=by_type):
+    reranked = f", reranked by {system.reranker}" if system.reranker else ""
+    typer.echo(f"{benchmark.name}, {source.split}: {', '.join(system.models) or system.baseline}{reranked}")
+    for line in report.evaluation_lines(evaluated, threshold=threshold, by_type=by_type):
         typer.echo(line)
 
 
 def _runs(
-    benchmark: EvaluationSet,
-    models: list[str],
-    baseline: str | None,
-    split: str,
-    cache: Path | None,
-    sparse_weight: float | None,
-    reranker: Reranker | None,
+    benchmark: EvaluationSet, split: str, system: SystemOptions
 ) -> Iterator[tuple[str | None, str, Evaluation]]:
-    """Measure one after the other; yields the model, what identifies its ranker, and the results."""
+    """Evaluate the models or the baseline; yields model, fingerprint of its ranker, and results."""
     from sapbert.artifacts import fingerprint_of
     from sapbert.evaluation import rankers
     from sapbert.evaluation.run import evaluate
+    from sapbert.linking.reranking import open_reranker
 
-    def named(ranker: str) -> str:
+    reranker = open_reranker(system.reranker) if system.reranker else None
+
+    def fingerprint(ranker: str) -> str:
         return fingerprint_of({"ranker": ranker, "reranker": reranker.fingerprint}) if reranker else ranker
 
-    if baseline is not None:
-        build = rankers.baseline(baseline)
-        yield None, named(baseline), evaluate(benchmark, build, split=split, reranker=reranker)
-    measured: dict[str, str] = {}
-    for model in models:
+    if system.baseline is not None:
+        build = rankers.baseline(system.baseline)
+        yield None, fingerprint(system.baseline), evaluate(benchmark, build, split=split, reranker=reranker)
+    evaluated: dict[str, str] = {}
+    for model in system.models:
         with progress_bar() as progress:
-            identity, build = model_ranker(model, cache, partial(progress, "encode"), sparse_weight)
-            require_another(identity, model, measured)
-            yield model, named(identity), evaluate(benchmark, build, split=split, reranker=reranker)
+            ranker, build = model_ranker(
+                model, system.cache, partial(progress, "encode"), system.sparse_weight
+            )
+            require_distinct(ranker, model, evaluated)
+            yield model, fingerprint(ranker), evaluate(benchmark, build, split=split, reranker=reranker)
 
 
 def _targets(out: Path | None, models: int) -> list[Path]:
-    """Where evaluations go: one to OUT itself, several into it, where nothing else may be."""
+    """Return where evaluations are written: one to OUT itself, several into OUT, which must be free."""
     if out is None or models < 2:
         return [] if out is None else [out]
     targets = [out / f"{number:02}" for number in range(1, models + 1)]
@@ -152,11 +172,11 @@ def _targets(out: Path | None, models: int) -> list[Path]:
     return targets
 
 
-def require_another(fingerprint: str, model: str, measured: dict[str, str]) -> None:
-    """Refuse a copy of an encoder that was measured as another seed: they would not differ."""
-    if fingerprint in measured:
-        raise ConfigError(f"{model} and {measured[fingerprint]} are the same encoder, not two seeds of one")
-    measured[fingerprint] = model
+def require_distinct(fingerprint: str, model: str, evaluated: dict[str, str]) -> None:
+    """Raise if an encoder is a copy of one that was already evaluated as another seed."""
+    if fingerprint in evaluated:
+        raise ConfigError(f"{model} and {evaluated[fingerprint]} are the same encoder, not two seeds of one")
+    evaluated[fingerprint] = model
 
 
 def model_ranker(
@@ -165,10 +185,10 @@ def model_ranker(
     progress: Callable[[int, int], None] | None = None,
     sparse_weight: float | None = None,
 ) -> tuple[str, RankerFactory]:
-    """Open a model whose vectors are kept; returns what identifies its ranker, and what builds one.
+    """Open a model with cached vectors; returns the fingerprint of its ranker, and what builds the ranker.
 
-    `progress` is told of names encoded and names to encode. Spelling counts what `sparse_weight` says, or
-    what the model has learned.
+    `progress` is called with the names encoded and the names to encode. Without `sparse_weight` the n-gram
+    score has the weight that the model has learned.
     """
     from sapbert.artifacts import fingerprint_of
     from sapbert.cache import cache_folder

@@ -1,4 +1,4 @@
-"""`sapbert reproduce WHAT`: one command a table or figure of the paper."""
+"""`sapbert reproduce WHAT`: one command per table or figure of the paper."""
 
 from __future__ import annotations
 
@@ -11,175 +11,169 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.evaluation import plot
-from sapbert.cli.evaluation.evaluate import model_ranker, require_another
+from sapbert.cli.evaluation.evaluate import model_ranker, require_distinct
+from sapbert.cli.evaluation.figures import draw_name_figures, draw_similarity_figure
+from sapbert.cli.evaluation.plot import NamesPath
+from sapbert.cli.options import command_group, with_options
 from sapbert.cli.output import progress_bar
+from sapbert.cli.parameters import Overwrite, PairsPath, Resume, VectorCache
 from sapbert.errors import ArtifactError, ConfigError, needing
+from sapbert.paper.settings import ProjectionSettings, SimilaritySettings
+from sapbert.resumable import refuse_interrupted
 
 if TYPE_CHECKING:
+    from sapbert.evaluation.benchmarks.loader import EvaluationSet
     from sapbert.evaluation.rankers import RankerFactory
     from sapbert.paper.cells import CellProgress, RankerRun
     from sapbert.paper.published import PaperTable
     from sapbert.progress import Progress
 
-app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
-_OWN = re.compile(r"table\d\.(md|csv)|figure\d\.(png|html)|cells|\..*")
-"""What may lie in a folder of tables; hidden files are left by those who were killed."""
-_NAMED = re.compile(r"\s*([^/=]+?)\s*=(.+)")
+app, command = command_group("Reproduce a table or figure of the SapBERT paper.")
+_OUTPUT_FILES = re.compile(r"table\d\.(md|csv)|figure\d\.(png|html)|cells|\..*")
+"""Files that an output folder may contain; hidden files are left by killed processes."""
+_ASSIGNMENT = re.compile(r"\s*([^/=]+?)\s*=(.+)")
 
 Models = Annotated[
     list[str],
     typer.Option(
         metavar="NAME=FOLDER[,FOLDER]",
-        help="A row and its encoder; further folders are other seeds of it. May be given again.",
+        help="Row name and encoder; further folders are models trained with other seeds. Repeatable.",
     ),
 ]
-Beside = Annotated[
+PaperRows = Annotated[
     list[str],
     typer.Option(
-        metavar="NAME=ROW", help="The paper's row to stand beside a model; by default that of its name."
+        "--paper-row",
+        "--beside",
+        metavar="NAME=ROW",
+        help="Row of the paper to compare a model with. Repeatable.",
+        show_default="the row with the model's name",
     ),
 ]
 OutFolder = Annotated[
-    Path, typer.Option("--out", "-o", help="Folder to write to; made or gone on with.", show_default=False)
+    Path, typer.Option("--out", "-o", help="Folder to write tables and figures to.", show_default=False)
 ]
-
-
-@app.callback()
-def reproduce() -> None:
-    """Make a table or figure of the SapBERT paper again."""
+Benchmarks = Annotated[
+    Path,
+    typer.Option(
+        help="Folder of evaluation sets, one subfolder each: ncbi-disease, bc5cdr-disease, bc5cdr-chemical, "
+        "medmentions, askapatient, cometa, cometa-zeroshot. Missing sets are reported.",
+        exists=True,
+        file_okay=False,
+        show_default=False,
+    ),
+]
 
 
 def table(
     context: typer.Context,
-    benchmarks: Annotated[
-        Path,
-        typer.Option(
-            help="Folder of evaluation sets, each under its name: ncbi-disease, bc5cdr-disease, "
-            "bc5cdr-chemical, medmentions, askapatient, cometa, cometa-zeroshot. What is missing is told.",
-            exists=True,
-            file_okay=False,
-            show_default=False,
-        ),
-    ],
+    benchmarks: Benchmarks,
     out: OutFolder,
     models: Models = [],
-    baselines: Annotated[str, typer.Option(help="Further rows; none where it is empty.")] = (
+    baselines: Annotated[str, typer.Option(help="Baseline rows, separated by commas; may be empty.")] = (
         "exact,tfidf,bm25,edit"
     ),
-    beside: Beside = [],
+    paper_rows: PaperRows = [],
     against: Annotated[
         str | None,
         typer.Option(
-            help="Row that the others are tested against: one of the table's or of the paper's.",
+            help="Row that the other rows are tested against: a row of this table or of the paper.",
             show_default="the paper's supervised SOTA",
         ),
     ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Where vectors are kept.", show_default="under SAPBERT_HOME")
-    ] = None,
+    cache: VectorCache = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Measure models and baselines on every benchmark of the paper that is found.
+    """Evaluate models and baselines on the benchmarks of the paper.
 
-    The paper's figures stand beside what is measured, as Markdown and CSV. Cells that are done are kept in
-    OUT: the same command goes on where it was stopped, and another table takes them from there.
+    Writes the results next to the paper's figures, as Markdown and CSV. Finished cells are kept in OUT/cells;
+    --resume reuses them, also for another table.
     """
-    from sapbert.paper.cells import find_benchmarks, measure_cells
-    from sapbert.paper.published import BENCHMARKS, SOTA, paper_tables
+    from sapbert.paper.cells import CELLS, measure_cells
+    from sapbert.paper.published import SOTA, paper_tables
     from sapbert.paper.results_table import write_table
     from sapbert.paper.tables import Reproduction, csv_rows, table_text
 
-    _require_own(out)
+    _check_out_folder(out)
     name = str(context.info_name)
-    printed, named = paper_tables()[name], _named_models(models)
-    others = [baseline for baseline in baselines.split(",") if baseline]
-    chosen = _chosen_rows(named, beside, printed)
-    tested = printed.find(SOTA) if against is None else against
-    if against is not None and against not in (*others, *named):
-        tested = printed.row(against)
-    sets, absent = find_benchmarks(benchmarks, BENCHMARKS)
-    if not sets:
-        raise ConfigError(
-            f"{benchmarks} has no set of the paper; they are sought by these names: {', '.join(BENCHMARKS)}"
-        )
-    if not others and not named:
-        raise ConfigError("nothing to measure: give --models or --baselines")
+    published, named = paper_tables()[name], _named_models(models)
+    baseline_names = [baseline for baseline in baselines.split(",") if baseline]
+    compared = _compared_rows(named, paper_rows, published)
+    reference = published.find(SOTA) if against is None else against
+    if against is not None and against not in (*baseline_names, *named):
+        reference = published.row(against)
+    sets, absent = _find_benchmarks(benchmarks)
+    if not baseline_names and not named:
+        raise ConfigError("nothing to evaluate: give --models or --baselines")
+    refuse_interrupted(out / CELLS, resume=resume, overwrite=overwrite)
     try:
         with progress_bar() as progress:
-            runs = list(_runs(others, named, cache, progress))
-            systems = measure_cells(runs, sets, out, on_cell=_tell)
+            runs = list(_runs(baseline_names, named, cache, progress))
+            systems = measure_cells(runs, sets, out, overwrite=overwrite, on_cell=_report_cell)
     except KeyboardInterrupt:
-        typer.echo(f"stopped; what is done is kept in {out}, and the same command goes on", err=True)
+        typer.echo(f"stopped; finished cells are kept in {out / CELLS}; add --resume to continue", err=True)
         raise typer.Exit(1) from None
-    found = Reproduction(printed, systems, sets, absent, chosen, tested)
-    _report(write_table(out / f"{name}.md", table_text(found), list(csv_rows(found))))
+    reproduction = Reproduction(published, systems, sets, absent, compared, reference)
+    _print_table(write_table(out / f"{name}.md", table_text(reproduction), list(csv_rows(reproduction))))
 
 
-for _name, _of in {
-    "table1": "Encoders before and after, and supervised systems.",
-    "table2": "With and without mining.",
+for _name, _title in {
+    "table1": "Encoders before and after SapBERT, and supervised systems.",
+    "table2": "SapBERT with and without mining.",
     "table4": "Supervised systems.",
-    "table6": "Losses.",
+    "table6": "Loss functions.",
 }.items():
-    app.command(_name, short_help=_of)(table)
+    command(_name, short_help=_title)(table)
 
 
-@app.command()
-def table7(models: Models, out: OutFolder, beside: Beside = []) -> None:
-    """Parameters that are trained."""
+@command()
+def table7(models: Models, out: OutFolder, paper_rows: PaperRows = []) -> None:
+    """Number of trained parameters."""
     with needing("train"):
         from sapbert.paper.parameter_counts import parameters_text, trained_parameters
     from sapbert.paper.published import paper_tables
     from sapbert.paper.results_table import write_table
 
-    _require_own(out)
-    printed, named = paper_tables()["table7"], _named_models(models)
-    chosen = _chosen_rows(named, beside, printed)
-    counted = {name: trained_parameters(folders[0]) for name, folders in named.items()}
-    rows = [{"row": name, **asdict(found)} for name, found in counted.items()]
-    _report(write_table(out / "table7.md", parameters_text(counted, printed, chosen), rows))
+    _check_out_folder(out)
+    published, named = paper_tables()["table7"], _named_models(models)
+    compared = _compared_rows(named, paper_rows, published)
+    counts = {name: trained_parameters(folders[0]) for name, folders in named.items()}
+    rows = [{"row": name, **asdict(count)} for name, count in counts.items()]
+    _print_table(write_table(out / "table7.md", parameters_text(counts, published, compared), rows))
 
 
-@app.command()
-def figure1(
-    names: Annotated[
-        Path, typer.Argument(help="A vocabulary or pairs: where names come from.", show_default=False)
-    ],
-    models: Models,
-    out: OutFolder,
-    concepts: plot.Concepts = 14,
-    per_concept: plot.NamesOfEach = 8,
-    perplexity: plot.Perplexity = 15,
-) -> None:
-    """Names in the plane, coloured by concept."""
-    with plot.extras():
-        from sapbert.paper.settings import ProjectionSettings
-
-    _require_own(out)
-    settings = ProjectionSettings(concepts=concepts, names=per_concept, perplexity=perplexity)
+@command()
+@with_options()
+def figure1(names: NamesPath, models: Models, out: OutFolder, settings: ProjectionSettings) -> None:
+    """t-SNE projection of names, coloured by concept."""
+    _check_out_folder(out)
     outs = [out / "figure1.png", out / "figure1.html"]
-    plot.figures_of_names(names, _titled(models), outs, settings, overwrite=True)
+    draw_name_figures(names, _panels(models), outs, settings, overwrite=True)
 
 
-@app.command()
-def figure2(
-    pairs: Annotated[Path, typer.Argument(help="Written by `sapbert pairs`.", show_default=False)],
-    models: Models,
-    out: OutFolder,
-    batches: plot.Batches = 20,
-    batch_size: plot.BatchSize = 256,
-) -> None:
-    """Similarities of pairs, before and after mining."""
-    with plot.extras():
-        from sapbert.paper.settings import SimilaritySettings
-
-    _require_own(out)
-    settings = SimilaritySettings(batches=batches, batch_size=batch_size)
-    plot.figure_of_similarities(pairs, _titled(models), out / "figure2.png", settings, overwrite=True)
+@command()
+@with_options()
+def figure2(pairs: PairsPath, models: Models, out: OutFolder, settings: SimilaritySettings) -> None:
+    """Cosine similarities of pairs before and after mining."""
+    _check_out_folder(out)
+    draw_similarity_figure(pairs, _panels(models), out / "figure2.png", settings, overwrite=True)
 
 
-def _titled(models: Iterable[str]) -> dict[str, str]:
-    """A panel a folder, called as its model; seeds of one are numbered."""
+def _find_benchmarks(folder: Path) -> tuple[dict[str, EvaluationSet], dict[str, str]]:
+    from sapbert.paper.cells import find_benchmarks
+    from sapbert.paper.published import BENCHMARKS
+
+    sets, absent = find_benchmarks(folder, BENCHMARKS)
+    if not sets:
+        raise ConfigError(
+            f"{folder} contains none of the paper's benchmarks; expected subfolders: {', '.join(BENCHMARKS)}"
+        )
+    return sets, absent
+
+
+def _panels(models: Iterable[str]) -> dict[str, str]:
+    """Return the title and the encoder of each panel: one per folder; seeds of one model are numbered."""
     return {
         name if len(folders) == 1 else f"{name}, run {number}": folder
         for name, folders in _named_models(models).items()
@@ -187,54 +181,56 @@ def _titled(models: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _require_own(out: Path) -> None:
-    """Refuse a folder that holds anything else than what this verb writes."""
-    if out.exists() and not (out.is_dir() and all(_OWN.fullmatch(path.name) for path in out.iterdir())):
-        raise ArtifactError(f"{out} exists and holds other things; choose another name or remove it")
+def _check_out_folder(out: Path) -> None:
+    """Raise if the folder contains files that this command does not write."""
+    if out.exists() and not (
+        out.is_dir() and all(_OUTPUT_FILES.fullmatch(path.name) for path in out.iterdir())
+    ):
+        raise ArtifactError(f"{out} exists and contains other files; choose another name or remove it")
 
 
-def _named_models(given: Iterable[str]) -> dict[str, list[str]]:
-    """Read `NAME=FOLDER,FOLDER`; after a comma another `NAME=` may begin another row."""
-    found: dict[str, list[str]] = {}
-    for text in given:
+def _named_models(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Parse `NAME=FOLDER,FOLDER`; after a comma another `NAME=` starts another row."""
+    models: dict[str, list[str]] = {}
+    for text in texts:
         name = None
         for part in text.split(","):
-            if match := _NAMED.fullmatch(part):
+            if match := _ASSIGNMENT.fullmatch(part):
                 name, part = match[1], match[2]
             if name is None or not part.strip():
-                raise ConfigError(f"--models {text}: NAME=FOLDER is wanted, such as sapbert=out/model")
-            found.setdefault(name, []).append(part.strip())
-    return found
+                raise ConfigError(f"--models {text}: expected NAME=FOLDER, such as sapbert=out/model")
+            models.setdefault(name, []).append(part.strip())
+    return models
 
 
-def _chosen_rows(models: Iterable[str], beside: Iterable[str], printed: PaperTable) -> dict[str, str]:
-    """The row of the paper that stands beside each model: by its name, unless the user says."""
-    chosen = {name: row for name in models if (row := printed.find(name)) is not None}
-    for text in beside:
-        match = _NAMED.fullmatch(text)
+def _compared_rows(models: Iterable[str], texts: Iterable[str], published: PaperTable) -> dict[str, str]:
+    """Return the row of the paper that each model is compared with: by its name, unless `texts` says."""
+    rows = {name: row for name in models if (row := published.find(name)) is not None}
+    for text in texts:
+        match = _ASSIGNMENT.fullmatch(text)
         if match is None or match[1] not in models:
-            raise ConfigError(f"--beside {text}: NAME=ROW is wanted, with the name of a model")
-        chosen[match[1]] = printed.row(match[2])
-    return chosen
+            raise ConfigError(f"--paper-row {text}: expected NAME=ROW with the name of a model")
+        rows[match[1]] = published.row(match[2])
+    return rows
 
 
 def _runs(
     baselines: Iterable[str], models: Mapping[str, list[str]], cache: Path | None, progress: Progress
 ) -> Iterator[RankerRun]:
-    """Everything that is to be measured; models are opened to see that they can be."""
+    """Yield every ranker to evaluate; opens each model, so that a wrong one is reported before the first."""
     from sapbert.evaluation import rankers
     from sapbert.paper.cells import RankerRun
 
     for name in baselines:
         if name in models:
             raise ConfigError(f"{name} is the name of a baseline; give the model another name")
-        rankers.baseline(name)  # A wrong name is told before anything is measured.
+        rankers.baseline(name)  # Raises for an unknown name, before anything is evaluated.
         yield RankerRun(name, name, partial(rankers.baseline, name))
     for name, folders in models.items():
-        measured: dict[str, str] = {}
+        evaluated: dict[str, str] = {}
         for folder in folders:
             fingerprint, _ = model_ranker(folder, cache)
-            require_another(fingerprint, folder, measured)
+            require_distinct(fingerprint, folder, evaluated)
 
             def build(name: str = name, folder: str = folder) -> RankerFactory:
                 return model_ranker(folder, cache, partial(progress, name))[1]
@@ -242,15 +238,15 @@ def _runs(
             yield RankerRun(name, fingerprint, build)
 
 
-def _tell(cell: CellProgress) -> None:
+def _report_cell(cell: CellProgress) -> None:
     left = cell.seconds_left
-    about = (
+    remaining = (
         "" if left is None else f", about {left / 60:.0f} min left" if left > 90 else f", {left:.0f} s left"
     )
-    typer.echo(f"cell {cell.number} of {cell.total}: {cell.row} on {cell.benchmark}{about}", err=True)
+    typer.echo(f"cell {cell.number} of {cell.total}: {cell.row} on {cell.benchmark}{remaining}", err=True)
 
 
-def _report(written: list[Path]) -> None:
+def _print_table(written: list[Path]) -> None:
     typer.echo(written[0].read_text(encoding="utf-8"), nl=False)
     for path in written:
         typer.echo(f"table -> {path}", err=True)

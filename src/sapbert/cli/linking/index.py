@@ -4,118 +4,96 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from sapbert.cli.output import Json, Out, Overwrite, progress_bar, refuse_input, tell
+from sapbert.cli.options import with_options
+from sapbert.cli.output import forbid_overwriting_input, progress_bar, report_manifest
+from sapbert.cli.parameters import Output, Resume, Threads, VocabularyPath
 from sapbert.errors import SapbertError
-from sapbert.index.settings import IndexSettings, Kind, Precision
+from sapbert.index.settings import IndexSettings
 
-_LONG = 100
-"""Seconds above which a time is told in minutes."""
+_MINUTES_FROM = 100
+"""Seconds from which a duration is printed in minutes."""
 
 
-def index(
-    vocabulary: Annotated[Path, typer.Argument(help="Written by `sapbert read` or `sapbert merge`.")],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderOptions:
+    """The encoder of the index."""
+
     model: Annotated[
         str,
-        typer.Option(help="Encoder: `default`, written by `sapbert export`, or any that this can export."),
-    ],
-    out: Out,
-    kind: Annotated[
-        Kind | None,
         typer.Option(
-            help="flat compares all vectors exactly; ann goes by codes first.", show_default="by size"
+            help="Encoder: `default`, a folder written by `sapbert export`, or a model to export first.",
+            show_default=False,
         ),
-    ] = None,
-    precision: Annotated[
-        Precision | None,
-        typer.Option(help="Of the vectors on disk.", show_default="fp32 for flat, int8 for ann"),
-    ] = None,
-    dimensions: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Store so many, along axes that suit the names; recall does not tell the cost.",
-            show_default="all",
-        ),
-    ] = None,
-    inverted: Annotated[
-        bool,
-        typer.Option(
-            "--inverted/--no-inverted",
-            help="Keep 'Infarction, Myocardial' where there is 'Myocardial Infarction'.",
-        ),
-    ] = True,
+    ]
     variant: Annotated[
         Literal["fp32", "int8"] | None,
-        typer.Option(help="Of the encoder.", show_default="as its folder prefers"),
-    ] = None,
-    hybrid: Annotated[
-        bool | None,
-        typer.Option(
-            "--hybrid/--no-hybrid",
-            help="Know spelling too: character n-grams beside vectors.",
-            show_default="as the encoder was trained",
-        ),
-    ] = None,
+        typer.Option(help="Variant of the encoder.", show_default="as recorded in its folder"),
+    ] = None
+    threads: Threads = None
+
+
+@with_options()
+def index(
+    vocabulary: VocabularyPath,
+    encoder: EncoderOptions,
+    output: Output,
+    settings: IndexSettings,
     update: Annotated[
         Path | None,
-        typer.Option(help="An older index; names that it has are not encoded again, and its axes are kept."),
+        typer.Option(help="Older index; its names are not encoded again, and its PCA axes are reused."),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads that encode; by default all.")] = None,
-    overwrite: Overwrite = False,
-    json: Json = False,
+    resume: Resume = False,
 ) -> None:
-    """Encode a vocabulary, to link against.
+    """Encode the names of a vocabulary into an index to link against.
 
-    All that linking needs goes into one folder. A build that was stopped leaves its finished part in
-    OUT.run; the same command goes on from there.
+    The index is one folder with everything that linking needs. An interrupted build keeps its finished part
+    in OUT.run; --resume continues from it.
     """
     from sapbert.artifacts import refuse_occupied
     from sapbert.encoder.onnx import OnnxEncoder
     from sapbert.index.build import build_index
-    from sapbert.resumable import run_folder
+    from sapbert.resumable import refuse_interrupted, run_folder
     from sapbert.vocab.vocabulary import Vocabulary
 
-    refuse_input(out, vocabulary, model)
-    refuse_occupied(out, overwrite=overwrite)
+    forbid_overwriting_input(output.out, vocabulary, encoder.model)
+    refuse_occupied(output.out, overwrite=output.overwrite)
+    folder = run_folder(output.out)
+    # Building checks this too, but only after the model is exported.
+    refuse_interrupted(folder, resume=resume, overwrite=output.overwrite)
     opened = Vocabulary.open(vocabulary)
     try:
-        with _exported(model, out) as folder, progress_bar("names") as progress:
-            encoder = OnnxEncoder.open(folder, threads=threads, variant=variant)
-            weight = encoder.sparse_weight if hybrid is not False else 0.0
+        with _exported(encoder.model, output.out) as exported, progress_bar("names") as progress:
+            onnx = OnnxEncoder.open(exported, threads=encoder.threads, variant=encoder.variant)
+            weight = onnx.sparse_weight if settings.hybrid is not False else 0.0
             manifest = build_index(
                 opened,
-                encoder,
-                out,
-                IndexSettings(
-                    kind=kind,
-                    precision=precision,
-                    dimensions=dimensions,
-                    inverted=inverted,
-                    hybrid=bool(hybrid or weight),
-                    sparse_weight=weight,
-                ),
+                onnx,
+                output.out,
+                replace(settings, hybrid=bool(settings.hybrid or weight), sparse_weight=weight),
                 update=update,
-                overwrite=overwrite,
+                resume=resume,
+                overwrite=output.overwrite,
                 progress=progress,
-                on_forecast=partial(_tell_forecast, update is not None),
+                on_forecast=partial(_report_forecast, update is not None),
             )
     except KeyboardInterrupt:
-        if not run_folder(out).exists():
-            raise  # so early that nothing is finished
-        typer.echo(f"stopped; what is finished is in {run_folder(out)}, the same command goes on", err=True)
+        if not folder.exists():
+            raise  # The build was interrupted before its first chunk.
+        typer.echo(f"stopped; the finished part is kept in {folder}; add --resume to continue", err=True)
         raise typer.Exit(1) from None
-    tell(manifest, out, as_json=json)
+    report_manifest(manifest, output)
 
 
 @contextmanager
 def _exported(model: str, out: Path) -> Iterator[Path]:
-    """Give out the folder of an encoder that runs without torch, exported beside `out` if need be."""
+    """Yield the folder of an ONNX encoder; a model that is not exported yet is exported next to `out`."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -144,9 +122,12 @@ def _export(model: str, target: Path) -> None:
     export_model(model, target)
 
 
-def _tell_forecast(updating: bool, names: int, rate: float) -> None:
+def _report_forecast(updating: bool, names: int, rate: float) -> None:
     seconds = names / rate
-    wait = f"{seconds:.0f} seconds" if seconds < _LONG else f"{seconds / 60:.0f} minutes"
-    # Which of them the older index has is found out on the way.
-    most = "at most " if updating else ""
-    typer.echo(f"{most}{names:,} names to encode, {rate:,.0f} a second: {most or 'about '}{wait}", err=True)
+    duration = f"{seconds:.0f} seconds" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} minutes"
+    # The names that the older index has are not known yet.
+    at_most = "at most " if updating else ""
+    typer.echo(
+        f"{at_most}{names:,} names to encode, {rate:,.0f} per second: {at_most or 'about '}{duration}",
+        err=True,
+    )

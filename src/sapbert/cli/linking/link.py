@@ -3,164 +3,117 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sapbert.cli.linking.link_output import (
-    LinkFormat,
+    LinkOutput,
     Task,
     is_finished,
-    link_format,
     linking_bar,
     print_links,
     write_links,
 )
-from sapbert.cli.output import Overwrite, counted, refuse_input
+from sapbert.cli.options import with_options
+from sapbert.cli.output import forbid_overwriting_input, quantity
 from sapbert.defaults import DEFAULT, resolve_default
+from sapbert.linking.settings import InputSettings, LinkerSettings, LinkSettings
 
 if TYPE_CHECKING:
     from sapbert.linking.linker import Linker
     from sapbert.linking.mention_source import Mentions
     from sapbert.progress import Progress
+    from sapbert.protocols import Reranker
+
+_GROUPS = {
+    "file": "Input",
+    "out": "Output",
+    "k": "Candidates",
+    "types": "Filters",
+    "calibration": "Linker",
+}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkInput(InputSettings):
+    """The table of mentions, and its columns."""
+
+    file: Annotated[
+        Path | None,
+        typer.Option(help="CSV, TSV, JSONL (.gz) or Parquet file, or .txt with one mention per line."),
+    ] = None
+
+
+@with_options(_GROUPS)
 def link(
+    table: LinkInput,
+    output: LinkOutput,
+    settings: LinkSettings,
+    opening: LinkerSettings,
     mentions: Annotated[
         list[str] | None,
-        typer.Argument(help="Mentions; without any, and without --file, one a line of standard input."),
+        typer.Argument(help="Mentions; without any and without --file, one per line of standard input."),
     ] = None,
     index: Annotated[
-        str, typer.Option(help="Written by `sapbert index`.", show_default="MeSH, which comes along")
+        str, typer.Option(help="Written by `sapbert index`.", show_default="bundled MeSH index")
     ] = DEFAULT,
-    file: Annotated[
-        Path | None, typer.Option(help="CSV, TSV, JSONL (.gz), Parquet, or .txt with one mention a line.")
-    ] = None,
-    column: Annotated[
-        str | None, typer.Option(help="Column of --file with the mentions.", show_default="mention")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="File to write; its name tells the format.", show_default=False),
-    ] = None,
-    format: Annotated[
-        LinkFormat | None,
-        typer.Option(help="Where no name tells.", show_default="table on a terminal, else csv"),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl.")] = False,
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Candidates of a mention.")] = 5,
-    threshold: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="Candidates that score less are left out.")
-    ] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact/--no-exact", help="Names that equal the mention answer first.")
-    ] = True,
-    types: Annotated[
-        list[str], typer.Option(metavar="TYPE", help="Only concepts of this type; repeat for more.")
-    ] = [],
-    sources: Annotated[
-        list[str], typer.Option(metavar="SOURCE", help="Only names from this source; repeat for more.")
-    ] = [],
-    prefix: Annotated[
-        list[str], typer.Option(metavar="PREFIX", help="Only concepts such as mesh:…; repeat for more.")
-    ] = [],
-    labelled: Annotated[
-        Path | None,
-        typer.Option("--mentions", help="TSV with columns mention and concept_ids, to answer exactly."),
-    ] = None,
-    labelled_prefix: Annotated[
-        str | None, typer.Option("--mentions-prefix", help="For identifiers in --mentions without one.")
-    ] = None,
-    calibration: Annotated[
-        Path | None, typer.Option(help="Written by `sapbert calibrate`: adds confidence.", show_default=False)
-    ] = None,
-    sparse_weight: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="What spelling counts, in a hybrid index.", show_default="calibrated, learned, or 0"
-        ),
-    ] = None,
-    reranker: Annotated[
-        str | None,
-        typer.Option(help="Puts candidates in order: `sapbert export` of one, or MODULE:ATTRIBUTE."),
-    ] = None,
-    context_column: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column of --file with text around the mention, for --reranker."),
-    ] = None,
-    document_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Column of --file with the text whose abbreviations to write out."
-        ),
-    ] = None,
-    split: Annotated[
-        bool, typer.Option("--split-composites", help="Link 'breast and ovarian cancer' as two mentions.")
-    ] = False,
-    threads: Annotated[int | None, typer.Option(min=1, show_default="all cores")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted job.")] = False,
-    overwrite: Overwrite = False,
 ) -> None:
-    """Link mentions to concepts, of MeSH or of your own index.
+    """Link mentions to concepts of MeSH or of your own index.
 
-    Candidates come one a row, the best of a mention first; that is the answer, or NIL. All columns of a
-    table are carried along. With -o, Ctrl-C keeps what was linked, and --resume goes on.
+    Writes one row per candidate, best first; the first candidate is the answer, or NIL. All columns of the
+    input are copied. With -o, Ctrl-C keeps the finished part, and --resume continues an interrupted job.
     """
     from sapbert.index.folder import damage_explained
     from sapbert.linking.linker import Linker
     from sapbert.linking.reranking import open_reranker
-    from sapbert.linking.settings import LinkSettings
 
-    _refuse_mentions(mentions, file)
-    if out is None and (resume or overwrite):
-        raise typer.BadParameter("--resume and --overwrite go with --out")
-    if context_column is not None and reranker is None:
-        raise typer.BadParameter("--context-column goes with --reranker")
-    refuse_input(out, file)
-    kind = link_format(out, format, json=json)
-    settings = LinkSettings(
-        k=k,
-        exact=exact,
-        threshold=threshold,
-        types=tuple(types),
-        sources=tuple(sources),
-        prefixes=tuple(prefix),
-    )
+    _check_mentions(mentions, table.file)
+    if table.context_column is not None and opening.reranker is None:
+        raise typer.BadParameter("--context-column needs --reranker")
+    forbid_overwriting_input(output.out, table.file)
     with (
         damage_explained(resolve_default(index, "index")),
-        linking_bar(drawn=out is not None) as (on_read, on_linked),
+        linking_bar(drawn=output.out is not None) as (on_read, on_linked),
     ):
-        second = open_reranker(reranker, threads=threads) if reranker else None
+        reranker = open_reranker(opening.reranker, threads=opening.threads) if opening.reranker else None
         linker = Linker.open(
-            index, threads=threads, sparse_weight=sparse_weight, calibration=calibration, reranker=second
+            index,
+            threads=opening.threads,
+            sparse_weight=opening.sparse_weight,
+            calibration=opening.calibration,
+            reranker=reranker,
         )
-        _add_labelled(linker, labelled, labelled_prefix, index)
-        source = _source(mentions, file, column, on_read)
-        source = _prepared(source, linker, context_column, document_column, split=split)
-        asked = {
-            "index": linker.fingerprint,
-            **asdict(settings),
-            "sparse_weight": sparse_weight,
-            "reranker": second and second.fingerprint,
-            "context_column": context_column,
-            "document_column": document_column,
-            "split": split,
-            "mentions": labelled and _sha256(labelled),
-            "calibration": calibration and _sha256(calibration),
-        }
-        task = Task(kind, source, linker, settings, context_column, asked)
-        if out is None:
+        _add_labelled_mentions(linker, opening, index)
+        source = _preprocess(_source(mentions, table, on_read), linker, table)
+        job = {"index": linker.fingerprint, **asdict(settings), **_job(opening, table, reranker)}
+        task = Task(output.kind, source, linker, settings, table.context_column, job)
+        if output.out is None:
             print_links(task)
             return
-        if resume and not overwrite and is_finished(source, out):
+        if output.resume and not output.overwrite and is_finished(source, output.out):
             return
-        done = write_links(task, out, on_linked, resume=resume, overwrite=overwrite)
-    typer.echo(f"{counted(done, 'mention')} -> {out}", err=True)
+        done = write_links(task, output.out, on_linked, resume=output.resume, overwrite=output.overwrite)
+    typer.echo(f"{quantity(done, 'mention')} -> {output.out}", err=True)
 
 
-def _refuse_mentions(mentions: list[str] | None, file: Path | None) -> None:
+def _job(opening: LinkerSettings, columns: InputSettings, reranker: Reranker | None) -> dict[str, Any]:
+    """Return the settings that the links depend on; only a job with equal ones may be resumed."""
+    labelled, calibration = opening.labelled_mentions, opening.calibration
+    return {
+        "sparse_weight": opening.sparse_weight,
+        "reranker": reranker and reranker.fingerprint,
+        "context_column": columns.context_column,
+        "document_column": columns.document_column,
+        "split": columns.split_composites,
+        "mentions": labelled and _sha256(labelled),
+        "calibration": calibration and _sha256(calibration),
+    }
+
+
+def _check_mentions(mentions: list[str] | None, file: Path | None) -> None:
     if mentions and file is not None:
         raise typer.BadParameter("give mentions or --file, not both")
     if mentions and _is_artifact(mentions[0]):
@@ -168,60 +121,52 @@ def _refuse_mentions(mentions: list[str] | None, file: Path | None) -> None:
 
 
 def _is_artifact(mention: str) -> bool:
-    """Tell a folder that sapbert wrote, which was meant for --index, from a mention."""
+    """Return whether a mention is a folder that sapbert wrote, which was meant for --index."""
     from sapbert.artifacts import MANIFEST
 
     try:
         return (Path(mention) / MANIFEST).is_file()
-    except OSError:  # longer than a path may be
+    except OSError:  # The mention is longer than a path may be.
         return False
 
 
-def _add_labelled(linker: Linker, labelled: Path | None, prefix: str | None, index: str) -> None:
-    if labelled is None:
+def _add_labelled_mentions(linker: Linker, opening: LinkerSettings, index: str) -> None:
+    if opening.labelled_mentions is None:
         return
     from sapbert.mentions import no_known_concept, read_labelled_mentions, text_concept_pairs
     from sapbert.vocab.input_files import InputReader
 
-    mentions = read_labelled_mentions(labelled, InputReader(), prefix=prefix)
+    path = opening.labelled_mentions
+    mentions = read_labelled_mentions(path, InputReader(), prefix=opening.labelled_prefix)
     pairs = text_concept_pairs(mentions)
     added = linker.add_mentions(pairs)
     if not added:
-        raise no_known_concept(mentions, index, table=labelled, option="--mentions-prefix")
-    typer.echo(f"{added:,} of {counted(len(pairs), 'labelled mention')} have a concept of {index}", err=True)
+        raise no_known_concept(mentions, index, table=path, option="--mentions-prefix")
+    typer.echo(f"{added:,} of {quantity(len(pairs), 'labelled mention')} have a concept of {index}", err=True)
 
 
-def _prepared(
-    source: Mentions,
-    linker: Linker,
-    context_column: str | None,
-    document_column: str | None,
-    *,
-    split: bool,
-) -> Mentions:
+def _preprocess(source: Mentions, linker: Linker, columns: InputSettings) -> Mentions:
     from sapbert.linking.preprocess.pipeline import expand_mentions, require_column, split_mentions
 
-    if context_column is not None:
-        require_column(source, context_column, "--context-column")
-    if document_column is not None:
-        source = expand_mentions(source, document_column)
-    return split_mentions(source, linker.is_name) if split else source
+    if columns.context_column is not None:
+        require_column(source, columns.context_column, "--context-column")
+    if columns.document_column is not None:
+        source = expand_mentions(source, columns.document_column)
+    return split_mentions(source, linker.is_name) if columns.split_composites else source
 
 
-def _source(
-    mentions: list[str] | None, file: Path | None, column: str | None, progress: Progress
-) -> Mentions:
+def _source(mentions: list[str] | None, table: LinkInput, progress: Progress) -> Mentions:
     from sapbert.linking.mention_source import lines, listed
 
     if mentions:
         return listed(mentions)
-    if file is not None:
+    if table.file is not None:
         from sapbert.linking.mention_tables import read_mentions
         from sapbert.vocab.input_files import InputReader
 
-        return read_mentions(file, column, InputReader(progress=progress))
+        return read_mentions(table.file, table.column, InputReader(progress=progress))
     if sys.stdin.isatty():
-        typer.echo("reading mentions from standard input, one a line, to its end (Ctrl-D)", err=True)
+        typer.echo("reading mentions from standard input, one per line, until end of file (Ctrl-D)", err=True)
     return lines(sys.stdin.buffer, "standard input")
 
 

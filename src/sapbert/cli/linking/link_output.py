@@ -1,4 +1,4 @@
-"""How `sapbert link` gives its links: on standard output, or to a file that is there when it is whole."""
+"""Output of `sapbert link`: links to standard output, or to a file that appears when it is complete."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from sapbert.cli.output import counted
+from sapbert.cli.output import quantity
+from sapbert.cli.parameters import Overwrite, Resume
 from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LinkFormat(StrEnum):
-    """How links are written."""
+    """Format of the links."""
 
     TABLE = "table"
     CSV = "csv"
@@ -36,7 +38,7 @@ class LinkFormat(StrEnum):
     USAGI = "usagi"
 
 
-_UNWRAPPED = 1_000
+_PIPE_WIDTH = 1_000
 _SUFFIXES = {
     ".sssom.tsv": LinkFormat.SSSOM,
     ".usagi.csv": LinkFormat.USAGI,
@@ -48,15 +50,15 @@ _SUFFIXES = {
 
 
 class Task(NamedTuple):
-    """What is linked, how, and how that is written."""
+    """The mentions to link, how to link them, and the format of the links."""
 
     kind: LinkFormat
     source: Mentions
     linker: Linker
     settings: LinkSettings
     context_column: str | None
-    asked: Mapping[str, Any]
-    """All that the links depend on beside their mentions, in words of JSON."""
+    job: Mapping[str, Any]
+    """All settings that the links depend on, as JSON values."""
 
     def answer(self, rows: Sequence[MentionRow]) -> list[list[Candidate]]:
         """Link some mentions."""
@@ -66,7 +68,7 @@ class Task(NamedTuple):
         return self.linker.link(mentions, settings=self.settings, contexts=contexts)
 
     def text_format(self) -> TextFormat:
-        """Make what writes links as text."""
+        """Return the writer of a text format."""
         from sapbert.curies import canonical_prefix
         from sapbert.linking.formats.rows import CsvFormat, JsonlFormat
         from sapbert.linking.formats.sssom import SssomFormat
@@ -76,33 +78,61 @@ class Task(NamedTuple):
             return JsonlFormat()
         if self.kind == LinkFormat.CSV:
             return CsvFormat(self.source.columns)
-        wanted = map(canonical_prefix, self.settings.prefixes)
-        prefixes = tuple(wanted) or tuple(self.linker.name_table.prefixes())
+        prefixes = tuple(map(canonical_prefix, self.settings.prefixes)) or tuple(
+            self.linker.name_table.prefixes()
+        )
         if self.kind == LinkFormat.SSSOM:
-            return SssomFormat(prefixes, self.linker.fingerprint, json.dumps(self.asked))
+            return SssomFormat(prefixes, self.linker.fingerprint, json.dumps(self.job))
         return UsagiFormat(self.source.columns, self.source.column, prefixes)
 
 
-def link_format(out: Path | None, asked: LinkFormat | None, *, json: bool) -> LinkFormat:
-    """Tell the format from what was asked (`json` is short for JSONL), or from the name of the file."""
-    if json:
-        if asked not in (None, LinkFormat.JSONL):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkOutput:
+    """Where links are written, and in which format."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="File to write; its name determines the format.", show_default=False
+        ),
+    ] = None
+    format: Annotated[
+        LinkFormat | None,
+        typer.Option(
+            help="Format, if not that of the file name.", show_default="table on a terminal, else csv"
+        ),
+    ] = None
+    json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl.")] = False
+    resume: Resume = False
+    overwrite: Overwrite = False
+
+    def __post_init__(self) -> None:
+        if self.out is None and (self.resume or self.overwrite):
+            raise typer.BadParameter("--resume and --overwrite need --out")
+        if self.json and self.format not in (None, LinkFormat.JSONL):
             raise typer.BadParameter("give --json or --format, not both")
-        asked = LinkFormat.JSONL
-    if out is None:
-        if asked == LinkFormat.PARQUET:
-            raise typer.BadParameter("Parquet needs a file: give --out")
-        return asked or (LinkFormat.TABLE if sys.stdout.isatty() else LinkFormat.CSV)
-    if asked == LinkFormat.TABLE:
-        raise typer.BadParameter("a table is for the terminal: give another --format, or no --out")
-    told = next((kind for suffix, kind in _SUFFIXES.items() if out.name.lower().endswith(suffix)), None)
-    if (asked or told) is None:
-        raise typer.BadParameter(f"{out.name} tells no format ({', '.join(_SUFFIXES)}): give --format")
-    return asked or told or LinkFormat.CSV
+
+    @property
+    def kind(self) -> LinkFormat:
+        """The format that was requested, or that the file name implies."""
+        kind = LinkFormat.JSONL if self.json else self.format
+        if self.out is None:
+            if kind == LinkFormat.PARQUET:
+                raise typer.BadParameter("Parquet needs a file: give --out")
+            return kind or (LinkFormat.TABLE if sys.stdout.isatty() else LinkFormat.CSV)
+        if kind == LinkFormat.TABLE:
+            raise typer.BadParameter("a table is for the terminal: give another --format, or no --out")
+        name = self.out.name.lower()
+        kind = kind or next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), None)
+        if kind is None:
+            raise typer.BadParameter(
+                f"{self.out.name} has no known suffix ({', '.join(_SUFFIXES)}): give --format"
+            )
+        return kind
 
 
 def print_links(task: Task) -> None:
-    """Print links as they come, batch by batch."""
+    """Print links batch by batch."""
     from sapbert.linking.job import link_batches
 
     batches = link_batches(task.source.rows, task.answer)
@@ -113,7 +143,7 @@ def print_links(task: Task) -> None:
     format = task.text_format()
     text = format.head()
     for batch in batches:
-        # The head goes with the first links: before them, all may still be in vain.
+        # The header is printed with the first links: nothing is printed if linking them fails.
         typer.echo((text + format.body(batch)).encode(errors="replace"), nl=False)
         text = ""
     typer.echo(text.encode(), nl=False)
@@ -126,10 +156,14 @@ def _print_table(batch: Sequence[Linked]) -> None:
 
     from sapbert.linking.formats.rows import answers
 
-    sure = any(found.confidence is not None for linked in batch for found in linked.candidates)
-    again = any(found.rerank_score is not None for linked in batch for found in linked.candidates)
+    has_confidence = any(
+        candidate.confidence is not None for linked in batch for candidate in linked.candidates
+    )
+    has_rerank_score = any(
+        candidate.rerank_score is not None for linked in batch for candidate in linked.candidates
+    )
     titles = ["mention", "concept_id", "preferred_name", "matched_name", "matched_by", "score"]
-    titles += [*["confidence"] * sure, *["rerank_score"] * again]
+    titles += [*["confidence"] * has_confidence, *["rerank_score"] * has_rerank_score]
     table = Table(box=None, pad_edge=False)
     for title in titles:
         table.add_column(title, overflow="fold")
@@ -137,15 +171,15 @@ def _print_table(batch: Sequence[Linked]) -> None:
         for row in answers(linked.candidates):
             rank, concept, preferred, matched, score, confidence, matched_by, reranked = row.values()
             words = (linked.mention if rank == 1 else "", concept, preferred, matched, matched_by)
-            figures = [score, *[confidence] * sure, *[reranked] * again]
-            numbers = ("" if figure is None else f"{figure:.3f}" for figure in figures)
+            scores = [score, *[confidence] * has_confidence, *[reranked] * has_rerank_score]
+            numbers = ("" if number is None else f"{number:.3f}" for number in scores)
             table.add_row(*(Text(word or "") for word in words), *numbers)
-    # A pipe has no width to keep to, and wrapped names are hard to read.
-    Console(width=None if sys.stdout.isatty() else _UNWRAPPED).print(table)
+    # A pipe has no width, and wrapped names are hard to read.
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 
 def is_finished(source: Mentions, out: Path) -> bool:
-    """Tell whether there is nothing to go on with, and say so."""
+    """Return whether the job is already finished, and report it."""
     from sapbert.linking.job import is_interrupted
 
     if not out.is_file() or is_interrupted(out):
@@ -155,14 +189,16 @@ def is_finished(source: Mentions, out: Path) -> bool:
     done = count_linked(out, source)
     if done is None:
         raise SapbertError(
-            f"{out} exists, and no interrupted job for it; choose another name or give --overwrite"
+            f"{out} exists and no interrupted job belongs to it; choose another name or give --overwrite"
         )
-    typer.echo(f"{out} is finished: {counted(done, 'mention')}; --overwrite links again", err=True)
+    typer.echo(
+        f"{out} is already finished ({quantity(done, 'mention')}); give --overwrite to link again", err=True
+    )
     return True
 
 
 def write_links(task: Task, out: Path, on_linked: OnLinked, *, resume: bool, overwrite: bool) -> int:
-    """Write links to a file; returns how many mentions they are of."""
+    """Write links to a file; returns the number of mentions."""
     from sapbert.linking.job import TextOutlet, is_interrupted, link_to_file
     from sapbert.resumable import run_folder
 
@@ -173,7 +209,7 @@ def write_links(task: Task, out: Path, on_linked: OnLinked, *, resume: bool, ove
         outlet = ParquetOutlet(task.source.columns, task.source.schema)
     else:
         outlet = TextOutlet(task.text_format())
-    job = {"format": task.kind.value, "column": task.source.column, **task.asked}
+    job = {"format": task.kind.value, "column": task.source.column, **task.job}
     try:
         return link_to_file(
             task.source,
@@ -187,14 +223,15 @@ def write_links(task: Task, out: Path, on_linked: OnLinked, *, resume: bool, ove
         )
     except KeyboardInterrupt:
         if not is_interrupted(out):
-            raise  # so early that there is nothing to go on from
-        where = run_folder(out)
-        raise SapbertError(f"stopped; the same command with --resume goes on from {where}") from None
+            raise  # The job was interrupted before its first link.
+        raise SapbertError(
+            f"stopped; the finished part is kept in {run_folder(out)}; add --resume to continue"
+        ) from None
 
 
 @contextmanager
 def linking_bar(*, drawn: bool) -> Iterator[tuple[Progress, OnLinked]]:
-    """Give out two callbacks that draw one bar: what part of the input was read, and mentions linked."""
+    """Yield two callbacks that draw one bar: the part of the input that was read, and the mentions linked."""
     if not (drawn and sys.stderr.isatty()):
         yield (lambda _name, _done, _total: None), (lambda _mentions: None)
         return

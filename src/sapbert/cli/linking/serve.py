@@ -3,71 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from sapbert.cli.options import with_options
 from sapbert.defaults import DEFAULT
 from sapbert.errors import needing
+from sapbert.service.server_settings import ServerSettings
 
 
+@with_options()
 def serve(
+    settings: ServerSettings,
     what: Annotated[
         str,
         typer.Argument(
-            help="An index, or a TOML file that names several.", show_default="MeSH, which comes along"
+            help="An index, or a TOML file that configures several.", show_default="bundled MeSH index"
         ),
     ] = DEFAULT,
-    host: Annotated[str, typer.Option(help="Address to listen on; others need a key.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; they share the index in memory.")] = 1,
-    threads: Annotated[
-        int | None,
-        typer.Option(min=1, help="Of the encoder, in each worker.", show_default="cores / workers"),
-    ] = None,
     mcp: Annotated[
-        bool, typer.Option("--mcp", help="Serve a language model over standard input and output instead.")
-    ] = False,
-    without_keys: Annotated[
-        bool, typer.Option("--without-keys", help="Let others ask without a key.")
-    ] = False,
-    log_mentions: Annotated[
-        bool, typer.Option("--log-mentions", help="Write mentions to the log; they may be patient data.")
+        bool,
+        typer.Option("--mcp", help="Serve a language model over standard input and output (MCP) instead."),
     ] = False,
     new_key: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Make a key and print what belongs into the TOML file."),
+        typer.Option(metavar="NAME", help="Create a key and print its entry for the TOML file."),
     ] = None,
 ) -> None:
     """Serve linkers over HTTP to programs, OpenRefine and curators.
 
-    SIGHUP reads the configuration again without dropping a request. Logs are JSON lines on standard error.
+    SIGHUP reloads the configuration without dropping requests. Logs are JSON lines on standard error.
     """
     if new_key is not None:
         _print_key(new_key)
         return
     if mcp:
-        _serve_mcp(what, threads)
+        _serve_mcp(what, settings.threads)
         return
     with needing("serve"):
         from sapbert.service.server import Plan
         from sapbert.service.server import serve as run
-    run(
-        Plan(
-            what=what,
-            host=host,
-            port=port,
-            workers=workers,
-            threads=threads,
-            without_keys=without_keys,
-            log_mentions=log_mentions,
-        ),
-        _announce,
-    )
+    run(Plan(what=what, **asdict(settings)), _announce)
 
 
 def _announce(address: str, linkers: Sequence[str]) -> None:
-    typer.echo(f"{address} serves {', '.join(linkers)}; Ctrl-C stops it", err=True)
+    typer.echo(f"{address} serving {', '.join(linkers)}; press Ctrl-C to stop", err=True)
 
 
 def _serve_mcp(what: str, threads: int | None) -> None:
@@ -84,6 +66,6 @@ def _print_key(name: str) -> None:
         from sapbert.service.settings import require_name
     require_name(name)
     key, digest = make_key()
-    # An empty line first: the file it is appended to may not end with one.
+    # Starts with a newline, because the file that it is appended to may not end with one.
     typer.echo(f'\n[keys."{name}"]\nsha256 = "{digest}"')
-    typer.echo(f"the key of {name}, which is kept nowhere: {key}", err=True)
+    typer.echo(f"key of {name}, not stored anywhere: {key}", err=True)

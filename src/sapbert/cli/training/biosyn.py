@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
 
-import typer
-
-from sapbert.cli.options import with_options
-from sapbert.cli.output import Out, Overwrite, refuse_input
-from sapbert.cli.training import train
+from sapbert.cli.options import Given, with_options
+from sapbert.cli.output import forbid_overwriting_input
+from sapbert.cli.parameters import Base, Prefix, Recipe, TrainingMentions, VocabularyPath
+from sapbert.cli.training.run import TrainingOutput, monitored, recipe_settings
 from sapbert.errors import needing
 from sapbert.training.settings import BiosynSettings
 
@@ -22,44 +20,42 @@ _GROUPS = {
 }
 
 
-@with_options(BiosynSettings, _GROUPS)
+@with_options(_GROUPS)
 def biosyn(
-    context: typer.Context,
-    vocabulary: Annotated[Path, typer.Argument(help="Written by `sapbert read` or `sapbert merge`.")],
-    mentions: train.LearnedMentions,
-    base: train.Base,
-    out: Out,
-    prefix: train.LearnedPrefix = None,
-    recipe: train.Recipe = None,
-    tensorboard: train.TensorBoard = None,
-    resume: train.Resume = False,
-    overwrite: Overwrite = False,
+    vocabulary: VocabularyPath,
+    mentions: TrainingMentions,
+    base: Base,
+    output: TrainingOutput,
+    given: Given[BiosynSettings],
+    prefix: Prefix = None,
+    recipe: Recipe = None,
 ) -> None:
-    """Fine-tune on labelled mentions, spelling included (BioSyn).
+    """Fine-tune an encoder on labelled mentions (BioSyn).
 
-    Right names come first among the nearest by vector and by spelling, which are sought anew before each
-    epoch. `index`, `link` and `evaluate` use the learned weight of spelling with the model. Ctrl-C finishes
-    the step and saves a checkpoint; --resume goes on from there.
+    Training ranks the correct names of a mention first among the names nearest by vector and by character
+    n-grams, which are searched again before each epoch. It also learns the weight of the n-gram score, which
+    `index`, `link` and `evaluate` use with the model. Ctrl-C finishes the step and saves a checkpoint;
+    --resume continues from it.
     """
-    settings = train.asked_settings(context, recipe, BiosynSettings)
+    settings = recipe_settings(recipe, given, BiosynSettings)
     with needing("train"):
-        from sapbert.training import distributed as gather
         from sapbert.training.biosyn.trainer import train_biosyn
+        from sapbert.training.distributed import local_device
     from sapbert.training.biosyn.dataset_writer import write_biosyn_dataset
     from sapbert.vocab.vocabulary import Vocabulary
 
-    refuse_input(out, vocabulary, mentions, base)
-    opened, device = Vocabulary.open(vocabulary), gather.local_device()
+    forbid_overwriting_input(output.out, vocabulary, mentions, base)
+    opened, device = Vocabulary.open(vocabulary), local_device()
     with TemporaryDirectory(prefix="sapbert-", ignore_cleanup_errors=True) as folder:
-        labelled = write_biosyn_dataset(opened, mentions, Path(folder) / "labelled", prefix=prefix)
-        with train.watched(out, tensorboard) as on_step:
+        dataset = write_biosyn_dataset(opened, mentions, Path(folder) / "labelled", prefix=prefix)
+        with monitored(output) as on_step:
             train_biosyn(
-                labelled,
+                dataset,
                 base,
-                out,
+                output.out,
                 settings,
                 device=device,
-                resume=resume,
-                overwrite=overwrite,
+                resume=output.resume,
+                overwrite=output.overwrite,
                 on_step=on_step,
             )

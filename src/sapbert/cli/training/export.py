@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.output import Json, Out, Overwrite, progress_bar, refuse_input, tell
+from sapbert.cli.options import with_options
+from sapbert.cli.output import forbid_overwriting_input, progress_bar, report_manifest
+from sapbert.cli.parameters import Output
 from sapbert.errors import ConfigError, needing
 
 if TYPE_CHECKING:
@@ -19,70 +21,79 @@ if TYPE_CHECKING:
 
 
 class ExportFormat(StrEnum):
-    """What an encoder is written as."""
+    """File format of the exported encoder."""
 
     ONNX = "onnx"
     HUGGINGFACE = "huggingface"
 
 
+@with_options()
 def export(
     model: Annotated[
         str,
-        typer.Argument(help="Encoder to export: a folder or a Hugging Face id; `default`; or a reranker."),
+        typer.Argument(
+            help="Encoder (a folder, a Hugging Face id or `default`) or reranker.", show_default=False
+        ),
     ],
-    out: Out,
+    output: Output,
     format: Annotated[
-        ExportFormat, typer.Option(help="huggingface turns an exported encoder back, to train it on.")
+        ExportFormat,
+        typer.Option(help="`huggingface` converts an exported encoder back, to continue training it."),
     ] = ExportFormat.ONNX,
     pooling: Annotated[
         str | None,
-        typer.Option(help="cls, mean, mean-all-tokens, first-token, no-special; else the model's."),
+        typer.Option(
+            help="cls, mean, mean-all-tokens, first-token or no-special.", show_default="the model's"
+        ),
     ] = None,
-    max_length: Annotated[int | None, typer.Option(help="Tokens of a name; else the model's, or 64.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Maximum tokens per name.", show_default="the model's, or 64")
+    ] = None,
     benchmark: Annotated[
         list[Path],
-        typer.Option(help="Folder with dictionary.tsv and test.tsv: link it with fp32 and int8, print both."),
+        typer.Option(
+            help="Folder with dictionary.tsv and test.tsv; prints the accuracy of fp32 and int8 on it. "
+            "Repeatable."
+        ),
     ] = [],
-    overwrite: Overwrite = False,
-    json: Json = False,
 ) -> None:
-    """Write an encoder or a reranker for use without torch (ONNX).
+    """Export an encoder or a reranker to ONNX, for use without torch.
 
-    In fp32 and int8. --benchmark measures what int8 costs in linking accuracy; give it several times for
-    several sets.
+    Writes an fp32 and an int8 variant.
     """
     from sapbert.defaults import resolve_default
     from sapbert.encoder.onnx import is_exported
 
-    refuse_input(out, model)
+    forbid_overwriting_input(output.out, model)
+    options = bool(pooling or max_length or benchmark)
     if _is_reranker(model):
-        if format is ExportFormat.HUGGINGFACE or pooling or max_length or benchmark:
-            raise ConfigError("a reranker is exported as it was trained; leave other options out")
-        _export_reranker(Path(model), out, overwrite=overwrite, as_json=json)
+        if format is ExportFormat.HUGGINGFACE or options:
+            raise ConfigError("a reranker is exported as trained; remove the other options")
+        _export_reranker(Path(model), output)
         return
     if format is ExportFormat.HUGGINGFACE:
-        if pooling or max_length or benchmark:
-            raise ConfigError("--format huggingface turns an encoder back as it is; leave other options out")
-        _restore(resolve_default(model, "encoder"), out, overwrite=overwrite, as_json=json)
+        if options:
+            raise ConfigError("--format huggingface converts an encoder unchanged; remove the other options")
+        _restore(resolve_default(model, "encoder"), output)
         return
     if is_exported(resolve_default(model, "encoder")):
-        raise ConfigError(f"{model} is exported already; --format huggingface turns it back")
+        raise ConfigError(f"{model} is already exported; --format huggingface converts it back")
     benchmarks = {str(folder): _measure(folder) for folder in benchmark}
     with needing("train"):
         from sapbert.encoder.onnx_export.export import export_model
     with progress_bar() as on_progress:
         manifest = export_model(
             model,
-            out,
+            output.out,
             pooling=_pooling(pooling),
             max_length=max_length,
             benchmarks=benchmarks,
             on_progress=on_progress,
-            overwrite=overwrite,
+            overwrite=output.overwrite,
         )
-    tell(manifest, out, as_json=json)
-    if not json:
-        _tell_accuracy(manifest.details["accuracy"])
+    report_manifest(manifest, output)
+    if not output.json:
+        _print_accuracy(manifest.details["accuracy"])
 
 
 def _measure(folder: Path) -> Callable[[Encoder], Mapping[str, float]]:
@@ -97,16 +108,16 @@ def _is_reranker(model: str) -> bool:
     return (Path(model) / HEAD_FILE).is_file()
 
 
-def _export_reranker(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
+def _export_reranker(source: Path, output: Output) -> None:
     with needing("train"):
         from sapbert.encoder.onnx_export.export import export_reranker
-    tell(export_reranker(source, out, overwrite=overwrite), out, as_json=as_json)
+    report_manifest(export_reranker(source, output.out, overwrite=output.overwrite), output)
 
 
-def _restore(source: Path, out: Path, *, overwrite: bool, as_json: bool) -> None:
+def _restore(source: Path, output: Output) -> None:
     with needing("train"):
         from sapbert.encoder.onnx_export.restore import restore_model
-    tell(restore_model(source, out, overwrite=overwrite), out, as_json=as_json)
+    report_manifest(restore_model(source, output.out, overwrite=output.overwrite), output)
 
 
 def _pooling(name: str | None) -> Pooling | None:
@@ -117,7 +128,7 @@ def _pooling(name: str | None) -> Pooling | None:
     return None if name is None else Pooling(name)
 
 
-def _tell_accuracy(accuracy: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+def _print_accuracy(accuracy: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
     for name, variants in accuracy.items():
-        for variant, found in variants.items():
-            typer.echo(f"{name}  {variant}  Acc@1 {found['first']:.1%}  Acc@5 {found['fifth']:.1%}")
+        for variant, measured in variants.items():
+            typer.echo(f"{name}  {variant}  Acc@1 {measured['first']:.1%}  Acc@5 {measured['fifth']:.1%}")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.options import with_options
-from sapbert.cli.output import Out, Overwrite, refuse_input
-from sapbert.cli.training import train
+from sapbert.cli.options import Given, with_options
+from sapbert.cli.output import forbid_overwriting_input
+from sapbert.cli.parameters import Base, IndexPath, Prefix, Recipe, TrainingMentions
+from sapbert.cli.training.run import TrainingOutput, monitored, recipe_settings
 from sapbert.defaults import resolve_default
 from sapbert.errors import needing
 from sapbert.training.settings import RerankerSettings
@@ -21,56 +22,60 @@ _GROUPS = {
     "max_length": "Loop",
     "pooling": "Objective",
     "batch_size": "Loop",
-    "held_out": "Measuring",
+    "held_out": "Evaluation",
     "learning_rate": "Loop",
     "checkpoint_every": "Checkpoints",
 }
 
 
-@with_options(RerankerSettings, _GROUPS)
+@with_options(_GROUPS)
 def reranker(
-    context: typer.Context,
-    index: Annotated[str, typer.Argument(help="Written by `sapbert index`; its candidates are learned.")],
-    mentions: train.LearnedMentions,
-    base: train.Base,
-    out: Out,
+    index: IndexPath,
+    mentions: TrainingMentions,
+    base: Base,
+    output: TrainingOutput,
+    given: Given[RerankerSettings],
     context_column: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Column of --mentions with the text around a mention."),
     ] = None,
-    prefix: train.LearnedPrefix = None,
-    recipe: train.Recipe = None,
-    tensorboard: train.TensorBoard = None,
-    resume: train.Resume = False,
-    overwrite: Overwrite = False,
+    prefix: Prefix = None,
+    recipe: Recipe = None,
 ) -> None:
     """Train a reranker on the candidates of an index.
 
-    It reads each candidate beside its mention (a cross-encoder) and learns to put right ones first. `sapbert
-    export` makes it ready for `link --reranker`. Ctrl-C finishes the step and saves a checkpoint; --resume
-    goes on from there.
+    The reranker is a cross-encoder: it reads a mention and a candidate together and learns to rank correct
+    candidates first. `sapbert export` prepares it for `link --reranker`. Ctrl-C finishes the step and saves a
+    checkpoint; --resume continues from it.
     """
-    settings = train.asked_settings(context, recipe, RerankerSettings)
+    settings = recipe_settings(recipe, given, RerankerSettings)
     with needing("train"):
-        from sapbert.training import distributed as gather
+        from sapbert.training.distributed import local_device
         from sapbert.training.reranking.trainer import train_reranker
     from sapbert.artifacts import refuse_occupied
 
-    refuse_input(out, index, mentions, base)
-    device = gather.local_device()
-    # All mentions are linked before training looks at this.
-    refuse_occupied(out, overwrite=overwrite)
-    dataset = _linked(index, mentions, prefix, context_column, settings.candidates)
-    with train.watched(out, tensorboard) as on_step:
+    forbid_overwriting_input(output.out, index, mentions, base)
+    device = local_device()
+    # Training checks this too, but only after all mentions are linked.
+    refuse_occupied(output.out, overwrite=output.overwrite)
+    dataset = _link(index, mentions, prefix, context_column, settings.candidates)
+    with monitored(output) as on_step:
         train_reranker(
-            dataset, base, out, settings, device=device, resume=resume, overwrite=overwrite, on_step=on_step
+            dataset,
+            base,
+            output.out,
+            settings,
+            device=device,
+            resume=output.resume,
+            overwrite=output.overwrite,
+            on_step=on_step,
         )
 
 
-def _linked(
+def _link(
     index: str, mentions: Path, prefix: str | None, context_column: str | None, candidates: int
 ) -> RerankerDataset:
-    """Link the labelled mentions, and tell how many can be learned from."""
+    """Link the labelled mentions, and report how many can be trained on."""
     from sapbert.index.folder import damage_explained
     from sapbert.linking.linker import Linker
     from sapbert.linking.reranker_examples import rerank_examples
@@ -88,10 +93,10 @@ def _linked(
             context=context_column is not None,
             inputs={Path(index).name: {"fingerprint": linker.fingerprint}, **inputs.checksums},
         )
-    right = sum(any(example.is_right) for example in dataset.examples)
+    correct = sum(any(example.is_right) for example in dataset.examples)
     typer.echo(
         f"{len(set(labelled)):,} distinct mentions: {len(dataset.examples):,} with a concept of the index, "
-        f"{right:,} with a right candidate among the first {candidates}",
+        f"{correct:,} with a correct one among {candidates} candidates",
         err=True,
     )
     return dataset

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.output import Json, aligned
+from sapbert.cli.output import two_columns
+from sapbert.cli.parameters import Json
 from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
     from sapbert.vocab.vocabulary import Concept, Vocabulary
 
 _SHOWN = 5
-"""Examples, and lines of each distribution."""
+"""Number of examples, and of rows per table."""
 
 
 def show(
-    path: Annotated[Path, typer.Argument(help="A directory that sapbert wrote.")],
+    path: Annotated[Path, typer.Argument(help="Folder written by sapbert.", show_default=False)],
     what: Annotated[
-        str | None, typer.Argument(help="An identifier (mesh:D008881) or a name, to see that concept.")
+        str | None, typer.Argument(help="Concept id (mesh:D008881) or name, to show that concept.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Tell what an artifact holds, or show a concept.
+    """Describe an artifact, or show a concept.
 
-    What it is, its counts, its settings and where it comes from (checksums are of unpacked content); with an
-    identifier or a name, the concepts of a vocabulary that have it.
+    Prints the kind, counts, settings and inputs of an artifact (checksums are of unpacked content). With a
+    concept id or a name, prints the matching concepts of a vocabulary.
     """
     from sapbert.artifacts import load_manifest
 
@@ -47,9 +48,9 @@ def show(
 def _show_manifest(path: Path, manifest: Manifest) -> None:
     typer.echo(f"{path}: {manifest.kind} {manifest.fingerprint}")
     typer.echo(f"written {manifest.created} by sapbert {manifest.sapbert}")
-    _section("holds", {what: count for what, count in manifest.counts.items() if count})
-    told = {name: str(value) for name, value in manifest.settings.items() if value not in (None, [])}
-    _section("settings", told)
+    _section("counts", {name: count for name, count in manifest.counts.items() if count})
+    settings = {name: str(value) for name, value in manifest.settings.items() if value not in (None, [])}
+    _section("settings", settings)
     for name, record in manifest.inputs.items():
         typer.echo(f"from {name}: {', '.join(f'{key} {value}' for key, value in record.items())}")
     if manifest.kind == "vocabulary":
@@ -57,9 +58,9 @@ def _show_manifest(path: Path, manifest: Manifest) -> None:
     elif manifest.kind == "pairs":
         _show_pairs(path)
     elif manifest.kind in ("model", "reranker"):
-        _section("learned", manifest.details)
+        _section("training", manifest.details)
     elif manifest.kind == "index":
-        _section("searches", manifest.details)
+        _section("search", manifest.details)
 
 
 def _show_vocabulary(path: Path) -> None:
@@ -77,7 +78,7 @@ def _show_pairs(path: Path) -> None:
     from sapbert.pairs.artifact import Pairs
 
     pairs = Pairs.open(path, verify=False)
-    typer.echo("for example")
+    typer.echo("examples")
     step = max(len(pairs) // _SHOWN, 1)
     for left, right in pairs.pairs[::step][:_SHOWN]:
         concept = pairs.concept_ids[pairs.concepts[left]]
@@ -91,7 +92,7 @@ def _show_concepts(path: Path, what: str, *, as_json: bool) -> None:
     by_id = vocabulary.concept(what)
     concepts = [by_id] if by_id else vocabulary.find(what)
     if not concepts:
-        raise SapbertError(f"{path}: no concept has the identifier or name {what!r}")
+        raise SapbertError(f"{path}: no concept has the id or name {what!r}")
     if as_json:
         typer.echo(json_module.dumps([asdict(concept) for concept in concepts], ensure_ascii=False))
         return
@@ -114,5 +115,5 @@ def _show_concept(concept: Concept, vocabulary: Vocabulary) -> None:
 def _section(title: str, rows: Mapping[str, object]) -> None:
     if rows:
         typer.echo(title)
-        for line in aligned(rows):
+        for line in two_columns(rows):
             typer.echo(f"  {line}")

@@ -1,68 +1,72 @@
-"""Settings of the vocabulary readers; imports nothing heavy, so `sapbert read --help` is fast."""
+"""Settings of the vocabulary readers, which are the options of `sapbert read`; imports nothing heavy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from sapbert.curies import parse_curie
 from sapbert.errors import ConfigError
+from sapbert.options import Option
 from sapbert.vocab.settings import SCOPES, Format
+
+_Column = Annotated[str | None, Option(metavar="COLUMN")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RrfSettings:
-    """What to take from a release; every field is also an option of `sapbert read umls` and `rxnorm`."""
+    """What to read from a release; every field is also an option of `sapbert read umls` and `rxnorm`."""
 
-    languages: tuple[str, ...] = ("ENG",)
-    """Languages to keep, as UMLS (`ENG`) or ISO codes (`en`); `all` keeps every one."""
-    sources: tuple[str, ...] = ()
-    """Source abbreviations (SAB) to keep; none given keeps every one."""
+    languages: Annotated[tuple[str, ...], Option(metavar="CODE")] = ("ENG",)
+    """Language to keep, as a UMLS (`ENG`) or ISO code (`en`), or `all`."""
+    sources: Annotated[tuple[str, ...], Option(metavar="SAB", default="all")] = ()
+    """Source abbreviation (SAB) to keep."""
     keep_suppressed: bool = False
-    """Also take rows that the release marks as suppressed or obsolete."""
+    """Also read rows that the release marks as suppressed or obsolete."""
     tradenames: bool = True
     """Join the names of a drug and its brands."""
 
     def __post_init__(self) -> None:
         if not self.languages:
-            raise ConfigError("no language is given; `all` takes every one")
+            raise ConfigError("languages is empty; `all` keeps every language")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OboSettings:
-    """What to take from an ontology; every field is also an option of `sapbert read obo`."""
+    """What to read from an ontology; every field is also an option of `sapbert read obo`."""
 
-    scopes: tuple[str, ...] = ("exact", "related")
-    """Scopes of the synonyms to keep, of exact, related, narrow and broad; a concept's own name always is."""
+    scopes: Annotated[tuple[str, ...], Option(metavar="SCOPE")] = ("exact", "related")
+    """Scope of the synonyms to keep: exact, related, narrow or broad. The concept's label is always kept."""
 
     def __post_init__(self) -> None:
         for scope in self.scopes:
             if scope not in SCOPES:
-                raise ConfigError(f"there is no synonym scope {scope!r}; choose of {', '.join(SCOPES)}")
+                raise ConfigError(f"there is no synonym scope {scope!r}; expected one of {', '.join(SCOPES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnomedSettings:
-    """What to take from a release; every field is also an option of `sapbert read snomed`."""
+    """What to read from a release; every field is also an option of `sapbert read snomed`."""
 
-    languages: tuple[str, ...] = ("all",)
-    """Languages to keep, as ISO codes (`en`, `es`); `all` keeps every one of the release."""
-    refsets: tuple[str, ...] = ()
-    """Language refsets by id, the most important first: 900000000000509007 is American English,
-    900000000000508004 British. Only names that one of them accepts are kept, and what the first prefers is
-    preferred. None given: every active name is kept, and what most refsets prefer is preferred."""
+    languages: Annotated[tuple[str, ...], Option(metavar="CODE")] = ("all",)
+    """Language to keep, as an ISO code (`en`, `es`), or `all`."""
+    refsets: Annotated[tuple[str, ...], Option(metavar="ID", default="all")] = ()
+    """Language refset, most important first: 900000000000509007 is American English, 900000000000508004
+    British English. Only names that one of them accepts are kept, and the preferred name is the first
+    refset's. Without refsets every active name is kept, and the name that most refsets prefer is
+    preferred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshSettings:
-    """What to take from MeSH; every field is also an option of `sapbert read mesh`."""
+    """What to read from MeSH; every field is also an option of `sapbert read mesh`."""
 
     level: Literal["descriptor", "concept"] = "descriptor"
-    """`descriptor`: one concept a record (`mesh:D008881`), its looser terms marked by their scope.
-    `concept`: one a MeSH concept (`mesh:M0013739`), whose terms are strict synonyms; the record is its
-    cross-reference, and an alias of its preferred concept."""
+    """What becomes a concept. `descriptor`: a record (`mesh:D008881`); its broader, narrower and related
+    terms keep their scope. `concept`: a MeSH concept (`mesh:M0013739`), whose terms are strict synonyms; the
+    record becomes a cross-reference, and an alias of its preferred concept."""
     keep_permuted: bool = False
-    """Also take terms that only put the words of another in another order (`Headache, Migraine`)."""
+    """Also read word-order variants of other terms (`Headache, Migraine`)."""
 
     def __post_init__(self) -> None:
         if self.level not in ("descriptor", "concept"):
@@ -71,54 +75,56 @@ class MeshSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OmopSettings:
-    """What to take from an Athena download; every field is also an option of `sapbert read omop`."""
+    """What to read from an Athena download; every field is also an option of `sapbert read omop`."""
 
-    vocabularies: tuple[str, ...] = ()
-    """Vocabularies to keep, as `vocabulary_id` spells them (`SNOMED`); none given keeps every one."""
-    domains: tuple[str, ...] = ()
-    """Domains to keep (`Condition`); none given keeps every one."""
+    vocabularies: Annotated[
+        tuple[str, ...], Option(flags=("--vocabulary",), metavar="ID", default="all")
+    ] = ()
+    """Vocabulary to keep, as in the column vocabulary_id (`SNOMED`)."""
+    domains: Annotated[tuple[str, ...], Option(metavar="ID", default="all")] = ()
+    """Domain to keep, as in the column domain_id (`Condition`)."""
     standard_only: bool = False
-    """Keep only standard concepts (`standard_concept` is `S`), the ones OMOP data is mapped to."""
+    """Keep only standard concepts (standard_concept is `S`), to which OMOP data is mapped."""
     keep_invalid: bool = False
-    """Also take concepts that OMOP calls deleted or replaced (`invalid_reason`)."""
+    """Also read concepts that are deleted or replaced (invalid_reason)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSettings:
     """How to read a table; every field is also an option of `sapbert read table`."""
 
-    format: Format | None = None
-    """`tsv`, `csv`, `jsonl`, `parquet` or `biosyn`; none given, told by the file's name."""
-    id_column: str | None = None
-    """Column of the concept's id; by default the first of concept_id, id, curie, code, cui, identifier."""
-    name_column: str | None = None
-    """By default the first of name, label, preferred_label, term, concept_name, str."""
-    synonyms_column: str | None = None
-    """More names of the row's concept; by default the first of synonyms, synonym, aliases."""
-    preferred_column: str | None = None
-    """1/0, true/false or yes/no; by default the first of is_preferred, preferred."""
-    language_column: str | None = None
-    """By default the first of language, lang."""
-    source_column: str | None = None
-    """By default the first of source, sab."""
-    types_column: str | None = None
-    """By default the first of types, type, semantic_types, semantic_type, categories, category."""
+    format: Annotated[Format | None, Option(default="by file name")] = None
+    """File format; `biosyn` is BioSyn's id||name text."""
+    id_column: _Column = None
+    """Column with the concept id; default: the first of concept_id, id, curie, code, cui, identifier."""
+    name_column: _Column = None
+    """Column with the name; default: the first of name, label, preferred_label, term, concept_name, str."""
+    synonyms_column: _Column = None
+    """Column with further names of the concept; default: the first of synonyms, synonym, aliases."""
+    preferred_column: _Column = None
+    """Column that marks the preferred name (1/0, true/false, yes/no); default: the first of is_preferred,
+    preferred."""
+    language_column: _Column = None
+    """Column with the language of the name; default: the first of language, lang."""
+    source_column: _Column = None
+    """Column with the source of the name; default: the first of source, sab."""
+    types_column: _Column = None
+    """Column with semantic types; default: the first of types, type, semantic_types, semantic_type,
+    categories, category."""
     separator: str = "|"
-    """Parts the synonyms, types or ids of one field."""
+    """Separates several synonyms, types or ids within a field."""
     prefix: str | None = None
-    """Prefix of ids that come without one: `mesh` makes `D009203` `mesh:D009203`."""
+    """Prefix for ids without one: `mesh` turns D009203 into mesh:D009203."""
     language: str | None = None
-    """Language of all names; by default what the column says, `en` without one."""
+    """Language of all names; default: the language column, else `en`."""
     source: str | None = None
-    """Source of all names; by default what the column says, the id's prefix without one."""
+    """Source of all names; default: the source column, else the prefix of the id."""
 
     def __post_init__(self) -> None:
         if self.prefix is not None and parse_curie("1", prefix=self.prefix) is None:
-            raise ConfigError(
-                f"{self.prefix!r} is no prefix; it is what stands before the colon in mesh:D009203"
-            )
+            raise ConfigError(f"{self.prefix!r} is not a valid prefix; in mesh:D009203 the prefix is mesh")
         if not self.separator:
             raise ConfigError("separator is empty; '|' is the usual one")
-        for what in ("language", "source"):
-            if getattr(self, what) is not None and getattr(self, f"{what}_column") is not None:
-                raise ConfigError(f"give {what} or {what}_column, not both")
+        for name in ("language", "source"):
+            if getattr(self, name) is not None and getattr(self, f"{name}_column") is not None:
+                raise ConfigError(f"give {name} or {name}_column, not both")
