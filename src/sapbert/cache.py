@@ -1,28 +1,22 @@
-"""Where this package keeps what can be had again: fetched files, vectors of names.
+r"""The folder for files that can be downloaded or computed again: fetched vocabularies, vectors of names.
 
-SAPBERT_HOME says where, else it is the place that the system has for such things. Nothing is made here.
+The environment variable SAPBERT_HOME sets it. Otherwise it is the user's cache folder as platformdirs knows
+it: `~/.cache/sapbert` on Linux (or below XDG_CACHE_HOME), `~/Library/Caches/sapbert` on macOS,
+`%LOCALAPPDATA%\sapbert` on Windows. The folder is not created here.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
-HOME = "SAPBERT_HOME"
+from platformdirs import user_cache_path
+
+VARIABLE = "SAPBERT_HOME"
 
 
 def cache_folder() -> Path:
-    """Return the folder."""
-    own = os.environ.get(HOME)
-    return Path(own).expanduser() if own else _caches() / "sapbert"
-
-
-def _caches() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return Path(local) if local else Path.home() / "AppData" / "Local"
-    own = os.environ.get("XDG_CACHE_HOME")
-    return Path(own) if own else Path.home() / ".cache"
+    """Return the cache folder of this package."""
+    folder = os.environ.get(VARIABLE)
+    # Without `opinion=False` platformdirs would add a folder `Cache` on Windows.
+    return Path(folder).expanduser() if folder else user_cache_path("sapbert", appauthor=False, opinion=False)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sapbert.cache import cache_folder
 from sapbert.fetch import catalogue
 from tests.cli.conftest import Sapbert, refused
 from tests.conftest import GOLDEN
@@ -68,25 +67,3 @@ def test_a_missing_file_and_an_unknown_name_are_one_line(sapbert: Sapbert, publi
     published.codes = [404]
     assert "the server says 404 Not Found" in sapbert("fetch", "hpo").err
     assert "no vocabulary 'snomed' to fetch" in refused(sapbert("fetch", "snomed"))
-
-
-def test_what_can_be_had_again_is_kept_where_the_system_says(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("SAPBERT_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.delenv("LOCALAPPDATA", raising=False)
-    expected = {
-        "linux": tmp_path / "xdg" / "sapbert",
-        "darwin": tmp_path / "Library" / "Caches" / "sapbert",
-        "win32": tmp_path / "AppData" / "Local" / "sapbert",
-    }
-    for platform, folder in expected.items():
-        monkeypatch.setattr("sys.platform", platform)
-        assert cache_folder() == folder
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == tmp_path / ".cache" / "sapbert"
-    monkeypatch.setenv("SAPBERT_HOME", "~/mine")
-    assert cache_folder() == tmp_path / "mine"
