@@ -22,7 +22,7 @@ import polars as pl
 from sapbert.errors import FormatError, SapbertError
 from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.readers.biosyn import medic_curies
-from sapbert.vocab.tables import table_source, tsv_batches
+from sapbert.vocab.tables import find_table, tsv_batches
 from sapbert.vocab.text_columns import fold_names
 from sapbert.vocab.vocabulary import Vocabulary
 
@@ -145,7 +145,7 @@ def is_nil(ids: pl.Series) -> pl.Series:
 
 def _read_rows(table: Path, inputs: InputReader, context_column: str | None) -> pl.DataFrame:
     """Read the columns `row`, `mention`, `concept_ids`, and `context` if its column is named."""
-    source = table_source(table)
+    source = find_table(table)
     roles = {column: column for column in _COLUMNS}
     if context_column is not None:
         roles["context"] = context_column

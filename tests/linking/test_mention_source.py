@@ -136,7 +136,7 @@ def test_a_header_alone_has_no_mentions(save: Save) -> None:
         ("t.jsonl", b'{"mention": "a"}\n{"mention": \n', r"t.jsonl:2: no JSON"),
         ("t.jsonl", b'{"mention": "a"}\n{"mention": ["b"]}\n', r"t.jsonl:2: the mention is a list"),
         ("t.parquet", b"PAR1 not at all", r"t.parquet: no readable Parquet"),
-        ("t.xls", b"x", r"no table by its name .*\(save it as one of these\)"),
+        ("t.xls", b"x", r"not a table: .*\(save it as one of these\)"),
         ("d.txt", b"D1||cold\n", r"this is a dictionary"),
     ],
 )

@@ -218,7 +218,7 @@ def test_a_row_with_another_number_of_columns_is_named(vocabulary: Vocabulary, t
 def test_a_folder_of_several_files_is_refused(vocabulary: Vocabulary, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
 
-    with pytest.raises(FormatError, match="there are 0 files in here"):
+    with pytest.raises(FormatError, match="contains 0 files"):
         pair_mentions(vocabulary, tmp_path / "empty", tmp_path / "pairs")
 
 

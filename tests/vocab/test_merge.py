@@ -231,7 +231,7 @@ def test_names_stay_whole_over_many_parts(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("concept_id\txref\nex:1\tex:2\n\nex:3\tnothing\n", r"x\.tsv:4: 'ex:3' or 'nothing' is no id"),
+        ("concept_id\txref\nex:1\tex:2\n\nex:3\tnothing\n", r"x\.tsv:4: 'ex:3' or 'nothing' is not an id"),
         ("id\tother\nex:1\tex:2\n", r"x\.tsv:1: no column concept_id; found id, other"),
         ("concept_id\txref\nex:1\n", r"x\.tsv:2: expected 2 columns, found 1"),
         ("", r"x\.tsv: the file is empty"),
@@ -321,7 +321,7 @@ def test_clusters_keep_their_promises(
     cap: int,
 ) -> None:
     same = np.array(union_find(12, [(a, b) for a, b in alike if a < concepts]))
-    nodes = Nodes(concepts=concepts, spaces=np.array(spaces), same=same)
+    nodes = Nodes(concepts=concepts, vocabularies=np.array(spaces), identity=same)
     found = cluster(nodes, *ends(pairs), trust=trust, max_cluster=cap)
     heads = found.heads.tolist()
 

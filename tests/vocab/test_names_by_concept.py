@@ -34,7 +34,7 @@ def test_names_get_their_identifiers_back(names: list[Row]) -> None:
 @given(rows)
 def test_concepts_left_without_names_are_dropped(names: list[Row]) -> None:
     concepts = NamesByConcept.of(frame(sorted(names)))
-    kept = concepts.keeping(concepts.names.filter(pl.col("name") != ""))
+    kept = concepts.with_names(concepts.names.filter(pl.col("name") != ""))
     left = [row for row in sorted(names) if row[1]]
     assert table(kept) == left
     assert kept.ids.to_list() == sorted({row[0] for row in left})
@@ -47,7 +47,7 @@ def test_pieces_are_regrouped_so_that_no_concept_is_cut(
     names = sorted(names)
     bounds = sorted({0, len(names), *(cut for cut in cuts if cut < len(names))})
     pieces = [NamesByConcept.of(frame(names[start:stop])) for start, stop in pairwise(bounds)]
-    assert table(NamesByConcept.joined(pieces)) == names
+    assert table(NamesByConcept.concat(pieces)) == names
     parts = list(regroup_by_concept(pieces, rows_a_part))
     assert [row for part in parts for row in table(part)] == names
     assert [own for part in parts for own in part.ids] == sorted({row[0] for row in names})

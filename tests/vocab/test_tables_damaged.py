@@ -28,7 +28,7 @@ from tests.vocab.tables import FOLDER, names_of, rows_of, skipping, table, writt
             r"t\.jsonl:3: the id '2' has no prefix",
         ),
         ("t.tsv", "id\tname\nex:1\ta\n\tb\n", r"t\.tsv:3: the id is empty"),
-        ("t.tsv", "id\tname\n:1\ta\n", r"t\.tsv:2: ':1' is no id"),
+        ("t.tsv", "id\tname\n:1\ta\n", r"t\.tsv:2: ':1' is not an id"),
         ("t.tsv", "id\tname\tpreferred\nex:1\ta\tmaybe\n", r"t\.tsv:2: preferred is 'maybe'"),
         ("t.tsv", "id\tname\nex:1\ta\tb\n", r"t\.tsv:2: expected 2 columns, found 3"),
         ("t.csv", 'id,name\nex:1,"a\nb"\nex:2\n', r"t\.csv:4: expected 2 columns, found 1"),
@@ -45,8 +45,8 @@ from tests.vocab.tables import FOLDER, names_of, rows_of, skipping, table, writt
         ("t.jsonl", "", r"t\.jsonl: the file is empty"),
         ("t.tsv", "id\tname\n", r"t\.tsv: there are no rows below the header"),
         ("t.csv", "id,name\n", r"t\.csv: there are no rows below the header"),
-        ("t.parquet", "PAR1", r"t\.parquet: no readable Parquet file"),
-        ("t.xlsx", "PK", r"t\.xlsx: no table by its name .*--format"),
+        ("t.parquet", "PAR1", r"t\.parquet: not a readable Parquet file"),
+        ("t.xlsx", "PK", r"t\.xlsx: not a table: .*--format"),
     ],
 )
 def test_a_damaged_table_is_refused_in_one_line(
@@ -59,7 +59,7 @@ def test_a_damaged_table_is_refused_in_one_line(
 
 def test_a_parquet_column_of_structs_is_refused(read: Read, tmp_path: Path) -> None:
     pl.DataFrame({"id": ["ex:1"], "name": [{"en": "a"}]}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(FormatError, match=r"the column 'name' holds no text but Struct"):
+    with pytest.raises(FormatError, match=r"the column 'name' contains Struct"):
         table(read, tmp_path / "t.parquet")
 
 
@@ -100,7 +100,7 @@ def test_a_table_may_come_in_a_zip_but_not_among_others(read: Read, tmp_path: Pa
     with zipfile.ZipFile(tmp_path / "one.zip", "w") as archive:
         archive.write(FOLDER / "long.tsv", "sub/long.tsv")
     assert table(read, tmp_path / "one.zip").fingerprint == table(read, FOLDER / "long.tsv").fingerprint
-    with pytest.raises(FormatError, match=r"there are \d+ files in here \(give the table itself\)"):
+    with pytest.raises(FormatError, match=r"contains \d+ files \(give the table itself\)"):
         table(read, FOLDER)
 
 

@@ -21,10 +21,10 @@ from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.tables import (
     csv_delimiter,
     csv_records,
+    detect_format,
+    find_table,
     first_line,
-    format_of,
     json_objects,
-    table_source,
 )
 
 _ROWS_A_SLICE = 20_000
@@ -37,10 +37,10 @@ def read_mentions(path: Path, column: str | None, inputs: InputReader) -> Mentio
 
     A `.txt` without a `column` is no table: one mention a line.
     """
-    source = table_source(path)
+    source = find_table(path)
     if column is None and source.name.lower().endswith(".txt"):
         return lines(_raw_lines(source, inputs), source.name)
-    kind = format_of(source, inputs)
+    kind = detect_format(source, inputs)
     if kind == "biosyn":
         raise FormatError(source.name, None, "this is a dictionary", hint="give a table of mentions")
     if kind == "parquet":

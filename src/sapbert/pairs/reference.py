@@ -16,7 +16,7 @@ from sapbert.errors import FormatError, SapbertError
 from sapbert.pairs.artifact import KIND, Pairs
 from sapbert.pairs.draw import Names, PairsWriter
 from sapbert.vocab.input_files import InputFile, InputReader
-from sapbert.vocab.tables import table_source, text_lines
+from sapbert.vocab.tables import find_table, text_lines
 from sapbert.vocab.text_columns import fold_names, to_curies
 
 _PAIRS_AT_A_TIME = 500_000
@@ -43,7 +43,7 @@ def read_reference(
 
     Identifiers without a prefix get `prefix` (`umls` for the reference's own files).
     """
-    source = table_source(path)
+    source = find_table(path)
     rows = _parse(source, inputs, prefix)
     long = pl.concat([rows.select("concept_id", text="left"), rows.select("concept_id", text="right")])
     names = long.unique().sort("concept_id", "text").with_row_index("row")

@@ -1,7 +1,7 @@
-"""Which concepts are one: clusters in a graph of numbered nodes, in numpy.
+"""Find concepts that mean the same: clusters in a graph of numbered nodes, in numpy.
 
-Nodes are identifiers, an edge says that two of them mean the same. The work is sorting and indexing, so tens
-of millions of edges take seconds. Equal input gives equal clusters, whatever the order of the edges.
+A node is an identifier; an edge says that two identifiers mean the same. The algorithm only sorts and indexes
+arrays, so tens of millions of edges take seconds. The result does not depend on the order of the edges.
 """
 
 from __future__ import annotations
@@ -20,69 +20,70 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """What is known of the nodes; the first `concepts` of them are concepts, the others only referred to."""
+    """The nodes of the graph: first `concepts` concepts, then ids that only occur in references."""
 
     concepts: int
-    spaces: Ints
-    """For each node a number of the vocabulary it belongs to."""
-    same: Ints
-    """For each node the smallest that is the same without doubt, often itself."""
+    vocabularies: Ints
+    """For each node, the number of the vocabulary it belongs to."""
+    identity: Ints
+    """For each node, the smallest node known to be identical to it; often the node own."""
 
 
 class Clustering(NamedTuple):
-    """What becomes of the concepts."""
+    """Which concepts are joined."""
 
     heads: Ints
-    """For each concept the smallest of its cluster."""
+    """For each concept, the smallest concept of its cluster."""
     retried: int
-    """Clusters that were doubtful with all references."""
+    """Number of clusters that were ambiguous with all references."""
     refused: int
-    """Clusters that were doubtful with references between concepts only, and were left apart."""
+    """Number of clusters that were still ambiguous with direct references only; they are not joined."""
     largest_refused: Ints
-    """The concepts of the largest of those."""
+    """The concepts of the largest refused cluster."""
 
 
 class _Attempt(NamedTuple):
     labels: Ints
-    """For each node the smallest of its cluster."""
+    """For each node, the smallest node of its cluster."""
     sizes: Ints
-    """At the label of a cluster, how many concepts it has."""
-    doubtful: Mask
-    """At the label of a cluster, whether it must not be joined."""
+    """For each label, the number of concepts in its cluster."""
+    ambiguous: Mask
+    """For each label, whether its cluster must not be joined."""
 
 
 def cluster(nodes: Nodes, left: Ints, right: Ints, *, trust: Trust, max_cluster: int) -> Clustering:
     """Join concepts by the references between `left` and `right`, as `merge` describes."""
-    left, right = distinct(nodes.same.size, nodes.same[left], nodes.same[right])
+    left, right = distinct(nodes.identity.size, nodes.identity[left], nodes.identity[right])
     if trust == "one-to-one":
-        kept = one_to_one(left, right, nodes.spaces)
+        kept = one_to_one(left, right, nodes.vocabularies)
         left, right = left[kept], right[kept]
-    every = _attempt(nodes, left, right, trust, max_cluster)
-    direct = (left < nodes.concepts) & (right < nodes.concepts) & every.doubtful[every.labels[left]]
-    few = _attempt(nodes, left[direct], right[direct], trust, max_cluster)
-    itself = nodes.same[: nodes.concepts]
-    first, second = every.labels[itself], few.labels[itself]
-    heads = np.where(few.doubtful[second], itself, second)
-    heads = np.where(every.doubtful[first], heads, first)
-    largest = np.flatnonzero(second == np.argmax(np.where(few.doubtful, few.sizes, 0)))
-    refused = int(np.count_nonzero(few.doubtful))
+    full = _attempt(nodes, left, right, trust, max_cluster)
+    direct = (left < nodes.concepts) & (right < nodes.concepts) & full.ambiguous[full.labels[left]]
+    direct_only = _attempt(nodes, left[direct], right[direct], trust, max_cluster)
+    own = nodes.identity[: nodes.concepts]
+    first, second = full.labels[own], direct_only.labels[own]
+    heads = np.where(direct_only.ambiguous[second], own, second)
+    heads = np.where(full.ambiguous[first], heads, first)
+    largest = np.flatnonzero(second == np.argmax(np.where(direct_only.ambiguous, direct_only.sizes, 0)))
+    refused = int(np.count_nonzero(direct_only.ambiguous))
     return Clustering(
-        heads, int(np.count_nonzero(every.doubtful)), refused, largest if refused else largest[:0]
+        heads, int(np.count_nonzero(full.ambiguous)), refused, largest if refused else largest[:0]
     )
 
 
 def _attempt(nodes: Nodes, left: Ints, right: Ints, trust: Trust, max_cluster: int) -> _Attempt:
-    total = nodes.same.size
+    total = nodes.identity.size
     labels = connected(total, left, right)
-    itself = nodes.same[: nodes.concepts]
-    sizes = np.bincount(labels[itself], minlength=total)
-    things = _unique(itself)
-    # What is the same without doubt stays together, however much it is.
-    doubtful = (sizes > max_cluster) & (np.bincount(labels[things], minlength=total) > 1)
+    own = nodes.identity[: nodes.concepts]
+    sizes = np.bincount(labels[own], minlength=total)
+    concepts = _unique(own)
+    # Concepts known to be identical stay together, however many they are.
+    ambiguous = (sizes > max_cluster) & (np.bincount(labels[concepts], minlength=total) > 1)
     if trust == "one-to-one":
-        width = int(nodes.spaces.max(initial=0)) + 1
-        doubtful[labels[things[_repeats(labels[things] * width + nodes.spaces[things])]]] = True
-    return _Attempt(labels, sizes, doubtful)
+        width = int(nodes.vocabularies.max(initial=0)) + 1
+        in_cluster = labels[concepts] * width + nodes.vocabularies[concepts]
+        ambiguous[labels[concepts[_repeats(in_cluster)]]] = True
+    return _Attempt(labels, sizes, ambiguous)
 
 
 def connected(total: int, left: Ints, right: Ints) -> Ints:
@@ -98,8 +99,8 @@ def connected(total: int, left: Ints, right: Ints) -> Ints:
         while not np.array_equal(flatter := labels[labels], labels):
             labels = flatter
         left, right = labels[low], labels[high]
-        apart = left != right
-        left, right = left[apart], right[apart]
+        different = left != right
+        left, right = left[different], right[different]
     return labels
 
 
@@ -110,15 +111,16 @@ def distinct(total: int, left: Ints, right: Ints) -> tuple[Ints, Ints]:
     return keys // total, keys % total
 
 
-def one_to_one(left: Ints, right: Ints, spaces: Ints) -> Mask:
-    """Tell which of distinct edges are at both ends the only one into the other end's space.
+def one_to_one(left: Ints, right: Ints, vocabularies: Ints) -> Mask:
+    """Tell which of the distinct edges are one to one.
 
-    Two nodes of one space are never one to one.
+    At both ends, such an edge is the only one into the vocabulary of the other end. An edge between two nodes
+    of one vocabulary is never one to one.
     """
-    width = int(spaces.max(initial=0)) + 1
-    ways = np.concatenate([left * width + spaces[right], right * width + spaces[left]])
-    crowded = _repeats(ways).reshape(2, -1).any(axis=0)
-    return ~crowded & np.not_equal(spaces[left], spaces[right])
+    width = int(vocabularies.max(initial=0)) + 1
+    directions = np.concatenate([left * width + vocabularies[right], right * width + vocabularies[left]])
+    crowded = _repeats(directions).reshape(2, -1).any(axis=0)
+    return ~crowded & np.not_equal(vocabularies[left], vocabularies[right])
 
 
 def _repeats(values: Ints) -> Mask:

@@ -1,8 +1,8 @@
-"""Parse a block of whole lines of a delimited file in which quotes mean nothing.
+"""Parse a block of whole lines of a delimited file without quoting.
 
-polars fills up a line with too few fields and cuts one with too many, so a block's shape is proven
-first: its separators and line ends, all else left out, must repeat one pattern. Only a block that fails
-is looked at line by line.
+polars pads a line with too few fields and truncates one with too many. Therefore the shape of a block is
+checked first: its sequence of separators and line ends must repeat one pattern. Only a block that fails this
+check is parsed line by line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import polars as pl
 from sapbert.errors import FormatError
 
 _END = "_end"
-"""What is between the last separator and the end of the line where lines end with a separator: nothing."""
+"""Column after the last separator if lines end with a separator; always empty."""
 _NEWLINE = ord("\n")
 
 
@@ -25,13 +25,13 @@ class BadLine(NamedTuple):
     """A line of a block that cannot be parsed."""
 
     offset: int
-    """Lines before it in its block."""
+    """Number of lines before it in its block."""
     problem: str
     hint: str
 
 
 class Parsed(NamedTuple):
-    """A block as it was understood."""
+    """A parsed block."""
 
     frame: pl.DataFrame
     bad: list[BadLine]
@@ -40,7 +40,7 @@ class Parsed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a delimited file in which quotes mean nothing."""
+    """The columns of a delimited file without quoting."""
 
     separator: str
     columns: tuple[str, ...]
@@ -48,11 +48,11 @@ class Layout:
     """Each line ends with a separator (UMLS)."""
     header: bool = False
     hint: str = ""
-    """Added to the error when a line has another number of columns."""
+    """Added to the error if a line has a different number of columns."""
 
 
 def parse_block(data: bytes, name: str, layout: Layout, columns: list[str], *, first: bool) -> Parsed:
-    """Parse the wanted `columns`; `first` tells that a header, if the file has one, is in this block."""
+    """Parse the given `columns`; `first` says that the header, if there is one, is in this block."""
     if first and layout.header:
         _check_header(data, name, layout)
         data = data[data.index(b"\n") + 1 :]
@@ -66,24 +66,24 @@ def parse_block(data: bytes, name: str, layout: Layout, columns: list[str], *, f
             frame = _parse(data, layout, columns)
             return Parsed(frame, [], frame.height + header)
     good, bad = _good_lines(data, layout)
-    moved = [line._replace(offset=line.offset + header) for line in bad]
-    return Parsed(_parse(good, layout, columns), moved, data.count(b"\n") + header)
+    in_block = [line._replace(offset=line.offset + header) for line in bad]
+    return Parsed(_parse(good, layout, columns), in_block, data.count(b"\n") + header)
 
 
 def _is_regular(data: bytes, layout: Layout) -> bool:
-    """Tell whether every line has the right number of separators, the last at its end where it must be."""
+    """Tell whether every line has the right number of separators, including a final one if required."""
     text = pl.Series(np.frombuffer(data, np.uint8))
     ends, separators = text == _NEWLINE, text == ord(layout.separator)
     marks = text.filter(ends | separators).to_numpy()
-    a_line = _separators_a_line(layout) + 1
-    last = marks[a_line - 1 :: a_line]
-    if len(marks) != a_line * len(last) or len(last) != ends.sum() or (last != _NEWLINE).any():
+    per_line = _separators_per_line(layout) + 1
+    last = marks[per_line - 1 :: per_line]
+    if len(marks) != per_line * len(last) or len(last) != ends.sum() or (last != _NEWLINE).any():
         return False
     return not layout.terminated or not (ends[1:] & ~separators[:-1]).any()
 
 
 def _parse(data: bytes, layout: Layout, columns: list[str]) -> pl.DataFrame:
-    """Parse lines with the right number of separators; a PolarsError means bad UTF-8."""
+    """Parse lines with the right number of separators; a PolarsError means invalid UTF-8."""
     names = [*layout.columns, _END] if layout.terminated else list(layout.columns)
     schema = dict.fromkeys(names, pl.String)
     if not data:
@@ -99,25 +99,25 @@ def _parse(data: bytes, layout: Layout, columns: list[str]) -> pl.DataFrame:
     return scan.select(columns).collect()
 
 
-def _separators_a_line(layout: Layout) -> int:
+def _separators_per_line(layout: Layout) -> int:
     return len(layout.columns) - (0 if layout.terminated else 1)
 
 
 def _good_lines(data: bytes, layout: Layout) -> tuple[bytes, list[BadLine]]:
-    """Sort the lines of a block into those that can be parsed and bad ones; blank lines are neither."""
+    """Separate the lines of a block into those that can be parsed and bad ones; blank lines are dropped."""
     good: list[bytes] = []
     bad: list[BadLine] = []
     separator = layout.separator.encode()
     for offset, line in enumerate(data.split(b"\n")):
         if not line.strip(b" \r"):
             continue
-        open_end = not (layout.terminated and line.endswith(separator))
-        fields = line.count(separator) + open_end
+        unterminated = not (layout.terminated and line.endswith(separator))
+        fields = line.count(separator) + unterminated
         if fields != len(layout.columns):
             bad.append(
                 BadLine(offset, f"expected {len(layout.columns)} columns, found {fields}", layout.hint)
             )
-        elif open_end and layout.terminated:
+        elif unterminated and layout.terminated:
             bad.append(BadLine(offset, f"expected {layout.separator!r} at the end of the line", layout.hint))
         elif (problem := _bad_utf8(line)) is not None:
             bad.append(BadLine(offset, problem, "the file must be UTF-8"))

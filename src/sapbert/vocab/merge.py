@@ -1,16 +1,18 @@
-"""Join vocabularies: concepts that cross-references call the same become one concept.
+"""Merge vocabularies: concepts that cross-references declare equal become one concept.
 
-References chain, also through ids that no vocabulary here has (Mondo → UMLS ← MeSH), and many point at
-something broader: joined without doubt, six disease vocabularies make clusters of hundreds of concepts.
-So by default a reference counts only where it is one to one: neither end has another reference into the
-other's vocabulary (told by prefix). A cluster that still holds two concepts of one prefix, or too many,
-is tried again with only the references between concepts themselves; what is doubtful then is not joined.
+References form chains, also through ids that no vocabulary here has (Mondo → UMLS ← MeSH), and many point to
+something broader: if all were trusted, six disease vocabularies would form clusters of hundreds of concepts.
+By default a reference counts only if it is one to one: neither end has another reference into the vocabulary
+of the other, which its prefix identifies. A cluster that still contains two concepts with one prefix, or too
+many concepts, is computed again from direct references between concepts only; if it is still ambiguous, its
+concepts are not joined.
 
 Measured on MeSH, Mondo, DOID, Orphanet and HPO: plain union-find joins 50,482 concepts, a third of them in
-clusters that hold two concepts of one vocabulary, the largest of 678; this joins 46,902 in 18,190 clusters
-of two to five and leaves 220 clusters apart; of ten looked at, nine held a disease and one of its kinds.
+clusters with two concepts of one vocabulary, the largest with 678. This algorithm joins 46,902 concepts in
+18,190 clusters of two to five and refuses 220 clusters; of ten that were inspected, nine contained a disease
+and one of its subtypes.
 
-Concepts with equal ids, or of which one is an alias of the other, are the same without any reference.
+Concepts with equal ids, or of which one is an alias of the other, are joined without any reference.
 """
 
 from __future__ import annotations
@@ -30,37 +32,37 @@ from sapbert.vocab.clusters import Clustering, Ints, Nodes, cluster, connected
 from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.schema import XREFS
 from sapbert.vocab.settings import MergeSettings
-from sapbert.vocab.tables import table_source, tsv_batches
+from sapbert.vocab.tables import find_table, tsv_batches
 from sapbert.vocab.text_columns import to_curies
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import VocabularyWriter
 
 Codes = NDArray[np.uint32]
 _Edges = tuple[Codes, Codes]
-_IDS_A_TIME = 1 << 20
+_IDS_PER_STEP = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeReport:
-    """What was joined."""
+    """Counts of the concepts that were joined."""
 
     concepts_in: int
-    """Concepts of all vocabularies, those with equal ids counted each time."""
+    """Concepts in all vocabularies; equal ids are counted once per vocabulary."""
     concepts_out: int
     same_id: int
-    """Concepts whose id an earlier vocabulary has too."""
+    """Concepts whose id also occurs in an earlier vocabulary."""
     sizes: Mapping[int, int]
-    """Different ids in a joined concept → how many such concepts there are."""
+    """Number of different ids in a joined concept → number of such concepts."""
     retried: int
-    """Clusters that were doubtful, so that only references between concepts themselves were used."""
+    """Ambiguous clusters for which only direct references between concepts were used."""
     refused: int
-    """Clusters that were doubtful even so; their concepts were left apart."""
+    """Clusters that remained ambiguous; their concepts were not joined."""
     largest_refused: tuple[str, ...]
-    """Ids of the concepts in the largest of those."""
+    """Ids of the concepts in the largest refused cluster."""
 
     @property
     def joined(self) -> int:
-        """Concepts made of several."""
+        """Number of concepts that were joined from several."""
         return sum(self.sizes.values())
 
 
@@ -73,11 +75,11 @@ def merge_vocabularies(
 ) -> MergeReport:
     """Write the union of `vocabularies`, joined by `xrefs`: TSV files (concept_id, xref) or vocabularies.
 
-    A joined concept has the id of its member in the earliest vocabulary (of several there, the smallest);
-    the other ids become aliases. The earliest vocabulary's preferred name stays preferred.
+    A joined concept has the id of its member in the earliest vocabulary (the smallest id if several);
+    the other ids become aliases. The preferred name of the earliest vocabulary stays preferred.
     """
     for vocabulary in vocabularies:
-        _note(vocabulary, inputs)
+        _record_input(vocabulary, inputs)
     own = [
         vocabulary.names.select("concept_id").unique().collect().to_series() for vocabulary in vocabularies
     ]
@@ -95,7 +97,7 @@ def merge_vocabularies(
 def _graph(
     concepts: pl.Series, vocabularies: Sequence[Vocabulary], xrefs: Sequence[Path], inputs: InputReader
 ) -> tuple[Nodes, Ints, Ints]:
-    """Number all ids and the references between them; strings are gone when this returns."""
+    """Number all ids and the references between them; no strings are kept."""
     numbering = _Numbering(concepts)
     identities = [numbering.edges(_sole_aliases(vocabulary)) for vocabulary in vocabularies]
     references = [numbering.edges(rows) for path in xrefs for rows in _read_xrefs(path, inputs)]
@@ -103,38 +105,38 @@ def _graph(
 
 
 class _Numbering:
-    """Numbers identifiers: concepts by where they stand in `concepts`, others from there on."""
+    """Numbers identifiers: concepts by their position in `concepts`, others after them."""
 
     def __init__(self, concepts: pl.Series) -> None:
-        # polars forgets the codes of categories of which no column is left, so this one must stay.
+        # polars forgets the codes of a category once no column uses it, so this column must be kept.
         self._column = concepts.cast(pl.Categorical(pl.Categories.random()))
         self._concepts = self._column.to_physical().to_numpy()
         self._total = len(concepts)
 
     def edges(self, rows: pl.DataFrame) -> _Edges:
-        """Remember the pairs of identifiers in two columns, by codes of four bytes."""
+        """Store the pairs of identifiers in two columns, as codes of four bytes."""
         left, right = (self._codes(column) for column in rows.get_columns())
         self._total = max(self._total, 1 + int(max(left.max(initial=0), right.max(initial=0))))
         return left, right
 
     def numbered(self, edges: Sequence[_Edges]) -> tuple[Ints, Ints]:
-        """Return edges with numbers instead of codes; all must have been remembered by now."""
+        """Return edges with numbers instead of codes; call it after all edges were stored."""
         numbers = self._numbers()
         left = np.concatenate([numbers[left] for left, _ in edges] or [numbers[:0]])
         return left, np.concatenate([numbers[right] for _, right in edges] or [numbers[:0]])
 
     def nodes(self, identities: Sequence[_Edges]) -> Nodes:
         """Describe all nodes."""
-        spaces = np.empty(self._total, dtype=np.int64)
-        spaces[self._numbers()] = self._prefixes()
-        same = connected(self._total, *self.numbered(identities))
-        return Nodes(concepts=len(self._concepts), spaces=spaces, same=same)
+        prefixes = np.empty(self._total, dtype=np.int64)
+        prefixes[self._numbers()] = self._prefixes()
+        identity = connected(self._total, *self.numbered(identities))
+        return Nodes(concepts=len(self._concepts), vocabularies=prefixes, identity=identity)
 
     def _codes(self, ids: pl.Series) -> Codes:
         return ids.cast(self._column.dtype).to_physical().to_numpy()
 
     def _numbers(self) -> Ints:
-        """For each code its number."""
+        """Return the number of each code."""
         numbers = np.full(self._total, -1, dtype=np.int64)
         numbers[self._concepts] = np.arange(len(self._concepts))
         others = numbers < 0
@@ -142,24 +144,24 @@ class _Numbering:
         return numbers
 
     def _prefixes(self) -> Ints:
-        """For each code a number of its prefix."""
+        """Return for each code the number of its prefix."""
         prefixes = pl.Series([""], dtype=pl.Categorical(pl.Categories.random()))
         found = [np.empty(0, dtype=np.int64)]
-        for start in range(0, self._total, _IDS_A_TIME):
-            codes = pl.int_range(start, min(start + _IDS_A_TIME, self._total), dtype=pl.UInt32, eager=True)
+        for start in range(0, self._total, _IDS_PER_STEP):
+            codes = pl.int_range(start, min(start + _IDS_PER_STEP, self._total), dtype=pl.UInt32, eager=True)
             prefix = codes.cat.to(self._column.dtype).cast(pl.String).str.extract("^([^:]*)", 1)
             found.append(prefix.cast(prefixes.dtype).to_physical().to_numpy().astype(np.int64))
         return np.concatenate(found)
 
 
-def _note(vocabulary: Vocabulary, inputs: InputReader) -> None:
+def _record_input(vocabulary: Vocabulary, inputs: InputReader) -> None:
     name, record = vocabulary.path.name, {"fingerprint": vocabulary.fingerprint}
     if inputs.checksums.setdefault(name, dict(record)) != record:
         inputs.checksums[str(vocabulary.path)] = dict(record)
 
 
 def _sole_aliases(vocabulary: Vocabulary) -> pl.DataFrame:
-    """Aliases that stand for one concept; one of several says nothing about which."""
+    """Return the aliases of exactly one concept; an alias of several is ambiguous."""
     concepts = vocabulary.names.select(alias="concept_id").unique()
     return (
         vocabulary.aliases.filter(pl.len().over("alias") == 1)
@@ -171,15 +173,17 @@ def _sole_aliases(vocabulary: Vocabulary) -> pl.DataFrame:
 def _read_xrefs(path: Path, inputs: InputReader) -> Iterator[pl.DataFrame]:
     if (path / MANIFEST).is_file():
         vocabulary = Vocabulary.open(path)
-        _note(vocabulary, inputs)
+        _record_input(vocabulary, inputs)
         yield vocabulary.xrefs.collect()
         return
-    source = table_source(path)
+    source = find_table(path)
 
     def choose(found: list[str]) -> dict[str, str]:
         if missing := [column for column in XREFS if column not in found]:
             problem = f"no column {missing[0]}; found {', '.join(found)[:300]}"
-            raise FormatError(source.name, 1, problem, hint="concept_id and xref are wanted, parted by a tab")
+            raise FormatError(
+                source.name, 1, problem, hint="it needs concept_id and xref, separated by a tab"
+            )
         return {column: column for column in XREFS}
 
     for batch in tsv_batches(source, inputs, choose):
@@ -187,13 +191,13 @@ def _read_xrefs(path: Path, inputs: InputReader) -> Iterator[pl.DataFrame]:
         bad = rows["concept_id"].is_null() | rows["xref"].is_null()
         for row in bad.arg_true():
             found = " or ".join(repr(text[:80]) for text in batch.frame.row(row))
-            hint = "both look like mesh:D009203"
-            inputs.reject_row(FormatError(source.name, batch.line(row), f"{found} is no id", hint=hint))
+            hint = "both must look like mesh:D009203"
+            inputs.reject_row(FormatError(source.name, batch.line(row), f"{found} is not an id", hint=hint))
         yield rows.filter(~bad)
 
 
 def _moves(concepts: pl.Series, heads: Ints) -> pl.DataFrame:
-    """The concepts that become part of another: `concept_id` → `head`."""
+    """Return the concepts that become part of another: `concept_id` → `head`."""
     moved = np.flatnonzero(heads != np.arange(len(concepts)))
     return pl.DataFrame({"concept_id": concepts[moved], "head": concepts[heads[moved]]})
 
@@ -206,7 +210,7 @@ def _write(vocabularies: Sequence[Vocabulary], moves: pl.DataFrame, writer: Voca
     for order, vocabulary in enumerate(vocabularies):
         ranked = _ranked(vocabulary.names, len(vocabularies) - order)
         arrived = ranked.join(moved, on="concept_id").with_columns(concept_id="head")
-        # Of two members from one vocabulary the one that gave the id also gives the preferred name.
+        # Of two members from one vocabulary, the one that gave the id also gives the preferred name.
         writer.add_late(arrived.with_columns(rank=(pl.col("rank") * 2 - 1).clip(0)).collect())
         writer.add_facts("types", _with_heads(vocabulary.types, moved).collect())
         writer.add_facts(

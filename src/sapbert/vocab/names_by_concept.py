@@ -1,7 +1,7 @@
-"""Names laid by concept: the identifier of each concept once, and its number in every row.
+"""Names grouped by concept: each identifier is stored once, and every row has the number of its concept.
 
-Of fifteen million rows of UMLS four million begin a concept. Numbers are compared, sorted and moved in a
-fraction of the time that texts take, so identifiers come back into the rows only where they are written.
+Of fifteen million rows of UMLS, four million begin a new concept. Numbers are compared, sorted and moved much
+faster than strings, so identifiers are put back into the rows only when they are written.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ class NamesByConcept(NamedTuple):
     """Some concepts and their names."""
 
     ids: pl.Series
-    """The identifier of each concept; one comes again where its rows do not lie together."""
+    """Identifier of each concept. It is repeated if the rows of a concept are not adjacent."""
     names: pl.DataFrame
-    """A row a name; `concept` is a place in `ids`, ascending but for names that came late."""
+    """One row per name. `concept` is an index into `ids`, ascending except for names added late."""
 
     @classmethod
     def of(cls, names: pl.DataFrame, prefix: str = "") -> Self:
-        """Lay names with a column `concept_id` by concept; `prefix` is put before each identifier."""
+        """Group names with a column `concept_id`; `prefix` is prepended to each identifier."""
         own = names["concept_id"]
         numbers = own.rle_id().alias("concept")
         return cls(prefix + own.gather(run_starts(numbers)), names.drop("concept_id").with_columns(numbers))
 
     @classmethod
-    def joined(cls, pieces: Iterable[Self]) -> Self:
-        """Lay pieces one after the other; a concept may go on from one to the next."""
+    def concat(cls, pieces: Iterable[Self]) -> Self:
+        """Concatenate pieces; the last concept of one piece may continue in the next."""
         ids: list[pl.Series] = []
         names: list[pl.DataFrame] = []
         count, last = 0, None
         for piece in pieces:
-            again = int(piece.ids[0] == last)
-            names.append(piece.names.with_columns(pl.col("concept") + (count - again)))
-            ids.append(piece.ids[again:])
-            count += len(piece.ids) - again
+            repeated = int(piece.ids[0] == last)
+            names.append(piece.names.with_columns(pl.col("concept") + (count - repeated)))
+            ids.append(piece.ids[repeated:])
+            count += len(piece.ids) - repeated
             last = piece.ids[-1]
         return cls(pl.concat(ids, rechunk=True), pl.concat(names, rechunk=True))
 
-    def keeping(self, names: pl.DataFrame) -> Self:
-        """The same with some of the names alone; concepts left without any are dropped."""
+    def with_names(self, names: pl.DataFrame) -> Self:
+        """Return the same concepts with only these `names`; concepts without names are dropped."""
         some = self._replace(names=names)
         return some if names.height == self.names.height else type(self).of(some.with_ids())
 
     def with_ids(self) -> pl.DataFrame:
-        """The names with their `concept_id`, as `of` takes them."""
+        """Return the names with their `concept_id`, the inverse of `of`."""
         return self.names.drop("concept").with_columns(concept_id=self.ids.gather(self.names["concept"]))
 
     def split_last(self) -> tuple[Self, Self]:
-        """All concepts but the last, and the last."""
+        """Return all concepts but the last, and the last."""
         start = self.names["concept"].search_sorted(len(self.ids) - 1, side="left")
         last = self.names[start:].with_columns(concept=pl.lit(0, pl.UInt32))
         return self._replace(ids=self.ids[:-1], names=self.names[:start]), self._replace(
@@ -62,7 +62,7 @@ class NamesByConcept(NamedTuple):
 
 
 def run_starts(*columns: pl.Series) -> NDArray[np.int64]:
-    """The first row of each run of rows that are equal in all of some columns of numbers or categories."""
+    """Return the first row of each run of rows that are equal in all `columns` (numbers or categories)."""
     differs = np.ones(len(columns[0]), np.bool_)
     differs[1:] = False
     for column in columns:
@@ -71,18 +71,18 @@ def run_starts(*columns: pl.Series) -> NDArray[np.int64]:
     return np.flatnonzero(differs)
 
 
-def regroup_by_concept(pieces: Iterable[NamesByConcept], rows_a_part: int) -> Iterator[NamesByConcept]:
-    """Regroup pieces that are in order of concept so that no concept is cut in two."""
-    held: list[NamesByConcept] = []
+def regroup_by_concept(pieces: Iterable[NamesByConcept], rows_per_part: int) -> Iterator[NamesByConcept]:
+    """Regroup pieces that are sorted by concept so that no concept is split over two pieces."""
+    pending: list[NamesByConcept] = []
     rows = 0
     for piece in pieces:
-        held.append(piece)
+        pending.append(piece)
         rows += piece.names.height
-        if rows < rows_a_part:
+        if rows < rows_per_part:
             continue
-        whole, last = NamesByConcept.joined(held).split_last()
+        whole, last = NamesByConcept.concat(pending).split_last()
         if len(whole.ids):
             yield whole
-        held, rows = [last], last.names.height
-    if held:
-        yield NamesByConcept.joined(held)
+        pending, rows = [last], last.names.height
+    if pending:
+        yield NamesByConcept.concat(pending)

@@ -1,6 +1,6 @@
-"""Parquet files, written so that a full disk is an `OSError`, as it is everywhere else.
+"""Write Parquet files so that a full disk raises an `OSError`, as it does everywhere else.
 
-polars makes an error of its own of it, which tells only in words what the system said.
+polars raises an error of its own, in which the system error is only part of the text.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 
 import polars as pl
 
-_NUMBER = re.compile(r"\(os error (\d+)\)")
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 @contextmanager
 def polars_os_errors(path: Path) -> Iterator[None]:
-    """Turn what polars raises when the system refuses to write `path` into what Python raises then."""
+    """Convert a polars error about writing `path` into the `OSError` that caused it."""
     try:
         yield
     except pl.exceptions.PolarsError as error:
-        told = _NUMBER.search(str(error))
-        if told is None:
+        match = _OS_ERROR.search(str(error))
+        if match is None:
             raise
-        number = int(told[1])
+        number = int(match[1])
         raise OSError(number, os.strerror(number), str(path)) from error

@@ -1,7 +1,7 @@
-"""The tables of a vocabulary, their columns and their one order.
+"""The tables of a vocabulary: their columns and their order.
 
-Rows are sorted, so equal content has one representation: a fingerprint can be taken row by row, whole
-concepts lie together, and a reader can work through a vocabulary of any size in pieces.
+Rows are sorted, so equal content has one representation: a fingerprint can be computed row by row, the rows
+of a concept are adjacent, and a vocabulary of any size can be read in pieces.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ NAMES: Schema = {
     "source": pl.Categorical,
     "scope": Scope,
 }
-"""One row a name: sorted by concept, language, name and source, which together are unique."""
+"""One row per name, sorted by concept, language, name and source, which together are unique."""
 
 TYPES: Schema = {"concept_id": pl.String, "type": pl.String}
 """Semantic types of a concept, as codes (`T047`, `C`, `disorder`)."""
 
 XREFS: Schema = {"concept_id": pl.String, "xref": pl.String}
-"""Concepts of other vocabularies that a source calls related to this one."""
+"""Concepts of other vocabularies that a source relates to this one."""
 
 ALIASES: Schema = {"concept_id": pl.String, "alias": pl.String}
-"""Other identifiers of the concept itself: retired ones, and those of the concepts merged into it."""
+"""Other identifiers of the same concept: retired ones, and those of concepts merged into it."""
 
 
 class HashInput(NamedTuple):
-    """Some rows, as the bytes that a digest takes in."""
+    """Some rows, as the bytes to be hashed."""
 
     rows: int
     columns: dict[str, tuple[bytes, bytes]]
 
 
 def hash_input(frame: pl.DataFrame) -> HashInput:
-    """Prepare some rows for `TableDigest.update`; made apart from it because this part takes the time."""
+    """Prepare rows for `TableDigest.update`. This is the slow part; it can run on any thread."""
     return HashInput(frame.height, {column.name: _bytes(column) for column in frame})
 
 
 class TableDigest:
-    """A digest of a table's content that does not depend on how it is cut into frames."""
+    """A digest of a table's content, independent of how the table is split into frames."""
 
     def __init__(self, schema: Schema) -> None:
         self.rows = 0
         self._columns = {name: (xxh3_128(), xxh3_128()) for name in schema}
 
     def update(self, part: HashInput) -> None:
-        """Take in the next rows."""
+        """Add the next rows."""
         self.rows += part.rows
         for name, hashes in self._columns.items():
             for digest, content in zip(hashes, part.columns[name], strict=True):
@@ -76,7 +76,7 @@ def _bytes(column: pl.Series) -> tuple[bytes, bytes]:
         return column.str.len_bytes().to_numpy().tobytes(), column.str.join("").cast(pl.Binary).item()
     if column.dtype == pl.Boolean:
         return b"", column.cast(pl.UInt8).to_numpy().tobytes()
-    # One number a row that depends on the category's text alone.
+    # One number per row that depends only on the text of its category.
     return b"", map_categories(
         column, lambda texts: [xxh3_64_intdigest(text.encode()) for text in texts]
     ).tobytes()

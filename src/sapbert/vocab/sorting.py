@@ -1,8 +1,8 @@
-"""Put the names of whole concepts in their one order, by concept, language, name and source, each once.
+"""Sort and deduplicate the names of whole concepts: by concept, language, name and source.
 
-Millions of rows are compared as numbers: concept, language and the first letters of the name fit into 64
-bits, which numpy sorts in an eighth of the time that polars takes to compare columns. Only rows that are
-alike in all of that (one in ten, most of them repeated names) are compared by the columns themselves.
+Rows are compared as numbers: concept, language and the first letters of the name fit into 64 bits, which
+numpy sorts in an eighth of the time that polars takes to compare columns. Only rows with equal numbers (one
+in ten, most of them repeated names) are compared by the columns themselves.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from sapbert.vocab.text_columns import map_categories
 
-_LETTERS = 8
-_TIES = {"run": False, "name": False, "source": False, "rank": True, "scope": False}
-"""What decides between rows that the number leaves equal, and whether the highest comes first."""
+_KEY_BYTES = 8
+_TIE_BREAKERS = {"run": False, "name": False, "source": False, "rank": True, "scope": False}
+"""Columns that order rows with equal keys, and whether in descending order."""
 
 
 def sort_distinct_names(names: pl.DataFrame) -> pl.DataFrame:
-    """Sort by `concept` (a number), language, name and source; of rows alike in all four one is kept.
+    """Sort by `concept` (a number), language, name and source; of rows equal in all four, keep one.
 
-    It is the one of highest rank, and of those the one of the first scope.
+    The one of highest rank is kept, and among those the one of the first scope.
     """
     if names.is_empty():
         return names
@@ -30,8 +30,10 @@ def sort_distinct_names(names: pl.DataFrame) -> pl.DataFrame:
     differs = np.diff(key[order]) != 0
     tied = np.flatnonzero(~(np.append(differs, True) & np.insert(differs, 0, True)))
     runs = np.cumsum(np.insert(differs, 0, False))[tied]
-    rows = names.select(list(_TIES)[1:])[order[tied]].with_columns(run=runs)
-    decided = rows.select(pl.arg_sort_by(list(_TIES), descending=list(_TIES.values()))).to_series()
+    rows = names.select(list(_TIE_BREAKERS)[1:])[order[tied]].with_columns(run=runs)
+    decided = rows.select(
+        pl.arg_sort_by(list(_TIE_BREAKERS), descending=list(_TIE_BREAKERS.values()))
+    ).to_series()
     order[tied] = order[tied][decided.to_numpy()]
     repeated = rows[decided].select(
         pl.all_horizontal(pl.col(column) == pl.col(column).shift() for column in ("run", "name", "source"))
@@ -40,17 +42,17 @@ def sort_distinct_names(names: pl.DataFrame) -> pl.DataFrame:
 
 
 def _key(names: pl.DataFrame) -> NDArray[np.uint64]:
-    """A number a row, from the top bits down: concept, language, as much of the name as there is room for."""
+    """Return one number per row, from the top bits: concept, language, and as much of the name as fits."""
     languages = map_categories(names["language"], lambda texts: np.argsort(np.argsort(texts)))
     group = names["concept"].to_numpy().astype(np.uint64) * (languages.max() + np.uint64(1)) + languages
     bits = np.uint64(max(1, int(group.max()).bit_length()))
-    key: NDArray[np.uint64] = (group << (np.uint64(64) - bits)) | (_first_letters(names["name"]) >> bits)
+    key: NDArray[np.uint64] = (group << (np.uint64(64) - bits)) | (_first_bytes(names["name"]) >> bits)
     return key
 
 
-def _first_letters(names: pl.Series) -> NDArray[np.uint64]:
-    """The first bytes of each name, as a number that is in order as the names are."""
-    short = (names.str.len_bytes() < _LETTERS).arg_true()
-    filled = names.clone().scatter(short, names.gather(short) + "\0" * _LETTERS)
-    head = filled.cast(pl.Binary).bin.head(_LETTERS)
+def _first_bytes(names: pl.Series) -> NDArray[np.uint64]:
+    """Return the first bytes of each name as numbers that sort as the names do."""
+    short = (names.str.len_bytes() < _KEY_BYTES).arg_true()
+    filled = names.clone().scatter(short, names.gather(short) + "\0" * _KEY_BYTES)
+    head = filled.cast(pl.Binary).bin.head(_KEY_BYTES)
     return head.bin.reinterpret(dtype=pl.UInt64, endianness="big").to_numpy()

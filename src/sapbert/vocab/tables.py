@@ -1,11 +1,11 @@
-"""Rows of a table, whatever file it lies in: TSV, CSV, JSONL or Parquet.
+"""Read the rows of a table from TSV, CSV, JSONL or Parquet.
 
-A table comes in batches whose columns bear the names of their roles (`id`, `name`, …). Which column plays
-which role is the caller's choice, made once the columns of the file are known.
+A table is read in batches whose columns are named by their roles (`id`, `name`, …). The caller decides which
+column has which role once the columns of the file are known.
 
-In TSV quotes are data, as biomedical files use them (`"Dfy protein, mouse` is a MeSH name), so it can be
-cut at newlines and read in parallel. In CSV quotes part fields, and the csv module reads it, at some
-2.5 seconds a million rows: polars would fill up short rows and lose rows after a stray quote.
+In TSV, quotes are data, as in many biomedical files (`"Dfy protein, mouse` is a MeSH name), so a file can be
+split at newlines and read in parallel. In CSV, quotes delimit fields. The csv module reads it, at about 2.5
+seconds per million rows: polars would pad short rows and lose rows after a stray quote.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ FORMATS: Mapping[str, Format] = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
-"""File name ending → format; a `.txt` is told by its first line."""
+"""File name suffix → format; the format of a `.txt` file is detected from its first line."""
 ChooseColumns = Callable[[list[str]], dict[str, str]]
-"""Says which of the columns found plays which role; raises where one is missing."""
+"""Maps roles to the columns found in a file; raises an error if a column is missing."""
 LIST_ROLES = ("synonyms", "types")
 """Roles whose field may be a list."""
 ROWS_PER_BATCH = 200_000
@@ -50,37 +50,37 @@ class TableBatch:
     """Some rows of a table."""
 
     frame: pl.DataFrame
-    """Strings, or lists of strings in the roles of `LIST_ROLES`; null or empty where the file has nothing."""
+    """Strings, or lists of strings for `LIST_ROLES`; null or empty if the file has no value."""
     line: Callable[[int], int]
-    """Line of the file where a row of this batch starts; of Parquet its row. Ask in rising order."""
+    """Returns the line where a row of this batch starts (in Parquet: its row). Call it in ascending order."""
 
 
-def table_source(path: Path) -> InputFile:
-    """Find the one table at `path`: a file, or the only one of a folder or zip."""
+def find_table(path: Path) -> InputFile:
+    """Return the only table at `path`: a file, or the only file of a folder or zip."""
     members = Release(path).members
     if len(members) != 1:
-        raise FormatError(path, None, f"there are {len(members)} files in here", hint="give the table itself")
+        raise FormatError(path, None, f"contains {len(members)} files", hint="give the table itself")
     return InputFile(members[0].plain_name, (members[0],))
 
 
-def format_of(source: InputFile, inputs: InputReader, *, hint: str = "save it as one of these") -> Format:
-    """Tell the format by the file's name, of a `.txt` by its first line; `hint` is for other names."""
+def detect_format(source: InputFile, inputs: InputReader, *, hint: str = "save it as one of these") -> Format:
+    """Detect the format from the file name, of a `.txt` from its first line; `hint` is for other names."""
     suffix = PurePosixPath(source.name).suffix.lower()
     if suffix == ".txt":
         line = first_line(source, inputs)
         return "biosyn" if "||" in line else "tsv" if "\t" in line else "csv"
     if suffix not in FORMATS:
         known = ", ".join([*FORMATS, ".txt"])
-        raise FormatError(source.name, None, f"no table by its name ({known})", hint=hint)
+        raise FormatError(source.name, None, f"not a table: its suffix is none of {known}", hint=hint)
     return FORMATS[suffix]
 
 
 def first_line(source: InputFile, inputs: InputReader) -> str:
-    """Return the first line, without its end."""
+    """Return the first line without its line end."""
     with inputs.stream(source) as stream:
         line = stream.readline(_LONGEST_HEADER)
     if not line:
-        raise FormatError(source.name, None, "the file is empty", hint="a header and rows are wanted")
+        raise FormatError(source.name, None, "the file is empty", hint="expected a header and rows")
     return line.removeprefix(_BOM).decode("utf-8", "replace").rstrip("\r\n")
 
 
@@ -88,9 +88,9 @@ def tsv_batches(source: InputFile, inputs: InputReader, choose: ChooseColumns) -
     """Read tab-separated values."""
     header = first_line(source, inputs).split("\t")
     roles = choose(header)
-    # Columns go by number, because a header may repeat itself; it is then the first row.
+    # Columns are named by number because a header may repeat a name; the header is then the first row.
     numbers = tuple(str(number) for number in range(len(header)))
-    layout = Layout("\t", numbers, hint="fields are parted by tabs")
+    layout = Layout("\t", numbers, hint="fields must be separated by tabs")
     picked = {role: str(header.index(column)) for role, column in roles.items()}
     good_lines = enumerate(_good_lines(source, inputs, len(header)))
     rows = 0
@@ -102,7 +102,7 @@ def tsv_batches(source: InputFile, inputs: InputReader, choose: ChooseColumns) -
 
 
 def csv_batches(source: InputFile, inputs: InputReader, choose: ChooseColumns) -> Iterator[TableBatch]:
-    """Read comma-separated values, or such by semicolons or tabs, in which fields may be quoted."""
+    """Read values separated by commas, semicolons or tabs; fields may be quoted."""
     delimiter = csv_delimiter(first_line(source, inputs))
     with inputs.stream(source) as stream:
         records = csv_records(stream, source.name, inputs, delimiter=delimiter)
@@ -118,7 +118,7 @@ def csv_batches(source: InputFile, inputs: InputReader, choose: ChooseColumns) -
 def jsonl_batches(
     source: InputFile, inputs: InputReader, choose: ChooseColumns, separator: str
 ) -> Iterator[TableBatch]:
-    """Read one JSON object a line; the columns are the keys met in the first block of lines."""
+    """Read one JSON object per line; the columns are the keys in the first block of lines."""
     roles: dict[str, str] | None = None
     first = 1
     for block in inputs.blocks(source):
@@ -143,9 +143,9 @@ def jsonl_batches(
 def parquet_batches(
     path: Path, source: InputFile, inputs: InputReader, choose: ChooseColumns
 ) -> Iterator[TableBatch]:
-    """Read a Parquet file that lies on disk as it is."""
+    """Read an uncompressed Parquet file on disk."""
     with inputs.stream(source) as stream:
-        while stream.read(1 << 20):  # the whole file must pass for its checksum
+        while stream.read(1 << 20):  # read everything, for the checksum
             pass
     try:
         scan = pl.scan_parquet(path)
@@ -157,11 +157,11 @@ def parquet_batches(
             yield TableBatch(frame, partial(operator.add, start + 1))
     except (pl.exceptions.PolarsError, OSError) as error:
         problem = str(error).partition("\n")[0]
-        raise FormatError(source.name, None, f"no readable Parquet file: {problem}") from error
+        raise FormatError(source.name, None, f"not a readable Parquet file: {problem}") from error
 
 
 def csv_delimiter(header: str) -> str:
-    """Tell what parts the fields of a CSV file."""
+    """Detect the character that separates the fields of a CSV file."""
     return max(",;\t", key=header.count)
 
 
@@ -173,9 +173,9 @@ def csv_records(
     delimiter: str,
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records of the header's length, each with the line where it starts."""
+    """Yield the records that are as long as the header, each with the line where it starts."""
     broken: dict[int, str] = {}
-    # The module's own limit, for the whole process, is far below a field that a user may have.
+    # The module has one limit per process, far below the length of a field that a user may have.
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
     reader = csv.reader(_decoded(lines, broken), delimiter=delimiter, strict=True, quoting=quoting)
     width = 0
@@ -202,7 +202,7 @@ def csv_records(
 def json_objects(
     block: bytes, first: int, name: str, inputs: InputReader
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects in the lines of a block, each with its line, counted from `first`."""
+    """Yield the objects in the lines of a block, each with its line number, counted from `first`."""
     for number, line in enumerate(block.split(b"\n"), first):
         if not line.strip():
             continue
@@ -214,18 +214,18 @@ def json_objects(
             )
         except (ValueError, RecursionError) as error:
             inputs.reject_row(
-                FormatError(name, number, f"no JSON: {error}", hint="one object a line is wanted")
+                FormatError(name, number, f"not JSON: {error}", hint="expected one object per line")
             )
         else:
             if isinstance(found, dict):
                 yield number, found
             else:
                 problem = f"a {type(found).__name__} instead of an object"
-                inputs.reject_row(FormatError(name, number, problem, hint="one object a line is wanted"))
+                inputs.reject_row(FormatError(name, number, problem, hint="expected one object per line"))
 
 
 def text_lines(block: bytes, first: int, source: InputFile, inputs: InputReader) -> pl.DataFrame:
-    """The lines of a block that are neither blank nor broken, as `line` (counted from `first`) and `text`."""
+    """Return the lines of a block that are neither blank nor invalid: `line` (from `first`) and `text`."""
     try:
         texts = block.decode().split("\n")
         numbers = list(range(first, first + len(texts)))
@@ -243,7 +243,7 @@ def text_lines(block: bytes, first: int, source: InputFile, inputs: InputReader)
 
 
 def utf8_problem(raw: bytes, error: UnicodeDecodeError) -> str:
-    """Say which byte of a line is not UTF-8."""
+    """Describe which byte of a line is not UTF-8."""
     return f"byte 0x{raw[error.start]:02x} in column {error.start + 1} is not UTF-8"
 
 
@@ -256,7 +256,7 @@ def _frame(fields: Mapping[str, list[Any]], types: Mapping[str, Any]) -> pl.Data
 
 
 def _good_lines(source: InputFile, inputs: InputReader, width: int) -> Iterator[int]:
-    """Yield the number of each line that `InputReader.frames` makes a row of; used for errors only."""
+    """Yield the number of each line that becomes a row of `InputReader.frames`; used for errors only."""
     with inputs.stream(source) as stream:
         for number, raw in enumerate(stream, 1):
             line = raw.removeprefix(_BOM) if number == 1 else raw
@@ -277,7 +277,7 @@ def _advance(numbers: Iterable[tuple[int, int]], start: int, row: int) -> int:
 
 
 def _decoded(lines: Iterable[bytes], broken: dict[int, str]) -> Iterator[str]:
-    """Decode line by line, noting in `broken` the lines that are not UTF-8."""
+    """Decode line by line; record lines that are not UTF-8 in `broken`."""
     for number, raw in enumerate(lines, 1):
         line = raw.removeprefix(_BOM) if number == 1 else raw
         try:
@@ -298,7 +298,7 @@ def _json_field(role: str, value: object, separator: str) -> str | list[str] | N
 
 def _json_text(role: str, value: object) -> str | None:
     if value is None or isinstance(value, str):
-        # A lone surrogate (`\ud800`) is valid JSON and no text.
+        # A lone surrogate (`\ud800`) is valid JSON but not valid text.
         return value and value.encode("utf-8", "replace").decode()
     if isinstance(value, bool):
         return str(value).lower()
@@ -311,5 +311,5 @@ def _parquet_field(role: str, column: str, dtype: pl.DataType, source: InputFile
     if role in LIST_ROLES and dtype == pl.List:
         return pl.col(column).cast(pl.List(pl.String)).alias(role)
     if dtype.is_nested():
-        raise FormatError(source.name, None, f"the column {column!r} holds no text but {dtype}")
+        raise FormatError(source.name, None, f"the column {column!r} contains {dtype} instead of text")
     return pl.col(column).cast(pl.String).alias(role)

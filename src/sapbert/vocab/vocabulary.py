@@ -1,7 +1,7 @@
 """A vocabulary: concepts and their names, read lazily from an artifact.
 
-The tables are polars LazyFrames over Parquet, so opening costs a checksum and a query only what it
-touches, at fifteen million names as at fifteen. Concepts become Python objects one at a time, on request.
+The tables are polars LazyFrames over Parquet files. Opening costs a checksum, and a query reads only what it
+needs, whatever the size. Concepts become Python objects one at a time, on request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sapbert.vocab.writer import KIND, TABLES
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One way to say a concept."""
+    """One name of a concept."""
 
     text: str
     preferred: bool
@@ -32,18 +32,18 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """One concept with all that a vocabulary knows of it."""
+    """One concept with everything that a vocabulary says about it."""
 
     id: str
     names: tuple[Name, ...]
-    """Preferred names first, of those English ones."""
+    """Preferred names first, and English ones first among those."""
     types: tuple[str, ...]
     xrefs: tuple[str, ...]
     aliases: tuple[str, ...]
 
     @property
     def preferred_name(self) -> str:
-        """The name to show."""
+        """The name to display."""
         return self.names[0].text
 
 
@@ -56,7 +56,7 @@ class Vocabulary:
 
     @classmethod
     def open(cls, path: Path | str, *, verify: bool = True) -> Vocabulary:
-        """Open an artifact written by `sapbert read` or `sapbert merge`, checking that it is whole."""
+        """Open an artifact written by `sapbert read` or `sapbert merge`; `verify` compares its checksums."""
         return cls(Path(path), load_manifest(Path(path), kind=KIND, verify=verify))
 
     @property
@@ -66,13 +66,13 @@ class Vocabulary:
 
     @property
     def type_labels(self) -> Mapping[str, str]:
-        """Type code → what it stands for, where the source says."""
+        """Type code → its label, if the source has one."""
         labels: Mapping[str, str] = self.manifest.details.get("type_labels", {})
         return labels
 
     @property
     def names(self) -> pl.LazyFrame:
-        """`schema.NAMES`, whole concepts together."""
+        """`schema.NAMES`; the rows of a concept are adjacent."""
         return self._table("names")
 
     @property

@@ -1,10 +1,10 @@
-"""Write a vocabulary artifact from names in any order, in flat memory where the source is sorted.
+"""Write a vocabulary artifact from names in any order.
 
-Readers `add` names as they meet them. Frames wait in a spool, because what a concept holds is only
-known at the end (a tradename link can bring names from anywhere) and because the order must be one:
-see `schema`. The first of them wait in memory, which spares three CPU seconds in thirty, the others on disk.
-Then whole concepts are taken from the spool piece by piece, completed, sorted, freed of duplicates and
-written as Parquet. UMLS comes sorted by concept; another source is sorted first, in memory.
+Readers `add` names as they read them. Names are spooled first, because a concept is complete only at the end
+(a tradename link can add names to any concept) and because the tables have one order (`schema`). The spool
+is in memory up to a limit, which saves three CPU seconds of thirty, and on disk beyond it. Then whole
+concepts are taken from the spool piece by piece, completed, sorted, deduplicated and written as Parquet. If
+the input is sorted by concept, as UMLS is, memory does not grow with it; other input is sorted in memory.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from sapbert.vocab.text_columns import tidy_names
 
 KIND = "vocabulary"
 ROWS_PER_PART = 250_000
-"""Rows held at a time; a part of the names table has at least as many, but for the last."""
+"""Rows in memory at a time; each part of the names table but the last has at least so many."""
 SPOOL_MEMORY_BYTES = 7 << 27
-"""Names that wait in memory; those beyond wait on disk."""
-_VIEW = 16
-"""Bytes that polars leaves out of its estimates for each string: what points to its text."""
+"""Bytes of names spooled in memory; further names are spooled to disk."""
+_VIEW_BYTES = 16
+"""Bytes per string that the estimates of polars omit: the view that points to its text."""
 COMPRESSION: Literal["uncompressed"] = "uncompressed"
-"""Compressing took half the time of all writing and saved four bytes in ten."""
+"""Compression took half of the total writing time and saved 40% of the bytes."""
 _NAME: Schema = {
     "name": pl.String,
     "rank": pl.Int32,
@@ -58,35 +58,35 @@ _NAME: Schema = {
     "scope": Scope,
 }
 SPOOL: Schema = {"concept_id": pl.String, **_NAME}
-"""What readers add. Of a concept's names in one language the one of highest rank above 0 is preferred."""
+"""Columns that readers add. Per concept and language, the name of highest rank above 0 is preferred."""
 FACTS: Mapping[str, Schema] = {"types": TYPES, "xrefs": XREFS, "aliases": ALIASES}
 TABLES: Mapping[str, Schema] = {"names": NAMES, **FACTS}
 
 
 class Spooled(NamedTuple):
-    """Names that wait."""
+    """Names in the spool."""
 
     names: NamesByConcept | Path | None
-    """Themselves, or the file they were written to; None where there are none."""
+    """The names, or the file they were written to; None if there are none."""
     first_id: str
     last_id: str
     in_order: bool
 
 
 class VocabularyWriter:
-    """Collects what a reader finds; `write_vocabulary` makes it an artifact."""
+    """Collects the names and facts that a reader finds; `write_vocabulary` writes the artifact."""
 
     def __init__(self, draft: Draft) -> None:
         self.counts: dict[str, int] = {}
-        """What the reader wants reported, by name."""
+        """Counts for the report, by label."""
         self.type_labels: dict[str, str] = {}
-        """Type code → what it stands for."""
+        """Type code → its label."""
         self._draft = draft
         self._spool = draft.path / "spool"
         self._spool.mkdir()
         self._numbers = count()
-        self._room = SPOOL_MEMORY_BYTES
-        self._room_lock = Lock()
+        self._memory_left = SPOOL_MEMORY_BYTES
+        self._memory_lock = Lock()
         self._spooled: deque[NamesByConcept | Path] = deque()
         self._sorted = True
         self._last_id = ""
@@ -94,59 +94,61 @@ class VocabularyWriter:
         self._facts = {table: [pl.DataFrame(schema=schema)] for table, schema in FACTS.items()}
 
     def add(self, names: pl.DataFrame) -> None:
-        """Add names with the columns of `SPOOL`; `rank`, `language`, `source` and `scope` may be left out."""
-        self.keep(self.spool(NamesByConcept.of(names.with_columns(pl.col("concept_id").cast(pl.String)))))
+        """Add names with the columns of `SPOOL`; `rank`, `language`, `source` and `scope` are optional."""
+        self.add_spooled(
+            self.spool(NamesByConcept.of(names.with_columns(pl.col("concept_id").cast(pl.String))))
+        )
 
     def spool(self, concepts: NamesByConcept) -> Spooled:
-        """Do the part of `add` that takes time, on any thread; `keep` does the rest."""
+        """Do the slow part of `add`, on any thread; `add_spooled` does the rest."""
         conform = concepts._replace(names=_conform(concepts.names, {**_NAME, "concept": pl.UInt32}))
-        named = conform.keeping(_tidied(conform.names))
+        named = conform.with_names(_tidy(conform.names))
         ids = named.ids
         if ids.is_empty():
             return Spooled(None, "", "", in_order=True)
-        return Spooled(self._lay_aside(named), ids[0], ids[-1], in_order=ids.is_sorted())
+        return Spooled(self._store(named), ids[0], ids[-1], in_order=ids.is_sorted())
 
-    def _lay_aside(self, concepts: NamesByConcept) -> NamesByConcept | Path:
+    def _store(self, concepts: NamesByConcept) -> NamesByConcept | Path:
         names, ids = concepts.names, concepts.ids
-        size = names.estimated_size() + ids.estimated_size() + _VIEW * (names.height + len(ids))
-        with self._room_lock:
-            self._room -= int(size)
-            if self._room >= 0:
+        size = names.estimated_size() + ids.estimated_size() + _VIEW_BYTES * (names.height + len(ids))
+        with self._memory_lock:
+            self._memory_left -= int(size)
+            if self._memory_left >= 0:
                 return concepts
         path = self._spool / f"{next(self._numbers):05}.arrow"
         concepts.with_ids().write_ipc(path)
         return path
 
-    def keep(self, spooled: Spooled) -> None:
-        """Add what was spooled; the order of these calls is the order of the names."""
+    def add_spooled(self, spooled: Spooled) -> None:
+        """Add spooled names; the order of the calls is the order of the names."""
         if spooled.names is not None:
             self._sorted = self._sorted and spooled.in_order and spooled.first_id >= self._last_id
             self._last_id = spooled.last_id
             self._spooled.append(spooled.names)
 
     def add_late(self, names: pl.DataFrame) -> None:
-        """Add names to concepts that have names of their own; others get none from here."""
-        self._late.append(_tidied(_conform(names, SPOOL)))
+        """Add names to concepts that have other names; for other concepts they are dropped."""
+        self._late.append(_tidy(_conform(names, SPOOL)))
 
     def add_facts(self, table: str, rows: pl.DataFrame) -> None:
-        """Add rows to `types`, `xrefs` or `aliases`; those of a concept without names are dropped."""
+        """Add rows to `types`, `xrefs` or `aliases`; rows of concepts without names are dropped."""
         self._facts[table].append(rows.select(list(FACTS[table])).drop_nulls())
 
     def count(self, what: str, number: int) -> None:
-        """Add to a count that is reported at the end."""
+        """Add to a count of the report."""
         self.counts[what] = self.counts.get(what, 0) + int(number)
 
     def finish(self, settings: Mapping[str, Any], inputs: InputReader) -> None:
-        """Turn all that was added into the tables of the artifact and seal it."""
+        """Write everything that was added as the tables of the artifact and seal it."""
         late = _sorted_by_concept(self._late)
         facts = {table: _sorted_by_concept(frames) for table, frames in self._facts.items()}
         tables = {name: _TableWriter(self._draft, name, schema) for name, schema in TABLES.items()}
 
         def write_part(numbered: tuple[int, NamesByConcept]) -> tuple[int, dict[str, HashInput]]:
             number, piece = numbered
-            whole = _canonical(_complete(piece, late))
+            whole = _sorted_and_marked(_with_late_names(piece, late))
             rows = {"names": whole.with_ids().select(list(NAMES))}
-            rows |= {table: _about(whole.ids, own) for table, own in facts.items()}
+            rows |= {table: _facts_of(whole.ids, own) for table, own in facts.items()}
             return len(whole.ids), {name: tables[name].write(number, part) for name, part in rows.items()}
 
         concepts = 0
@@ -158,7 +160,7 @@ class VocabularyWriter:
         self._spool.rmdir()
         rows = {name: table.digest.rows for name, table in tables.items()}
         if not rows["names"]:
-            raise SapbertError("no name is left to write; is a filter too narrow?")
+            raise SapbertError("no names to write; is a filter too narrow?")
         if inputs.skipped_rows:
             self.count("bad rows skipped", inputs.skipped_rows)
         self._draft.seal(
@@ -174,8 +176,8 @@ class VocabularyWriter:
         )
 
     def _take_spool(self) -> Iterator[NamesByConcept]:
-        """Yield what was spooled in order of concept, letting go of each."""
-        pieces = (_fetch(self._spooled.popleft()) for _ in range(len(self._spooled)))
+        """Yield the spool sorted by concept, freeing each piece."""
+        pieces = (_load(self._spooled.popleft()) for _ in range(len(self._spooled)))
         if self._sorted:
             yield from pieces
         else:
@@ -183,7 +185,7 @@ class VocabularyWriter:
             yield from map(NamesByConcept.of, joined.iter_slices(ROWS_PER_PART))
 
 
-def _fetch(names: NamesByConcept | Path) -> NamesByConcept:
+def _load(names: NamesByConcept | Path) -> NamesByConcept:
     if isinstance(names, NamesByConcept):
         return names
     frame = pl.read_ipc(names)
@@ -192,7 +194,7 @@ def _fetch(names: NamesByConcept | Path) -> NamesByConcept:
 
 
 class _TableWriter:
-    """Writes one table of the artifact, a Parquet file a part."""
+    """Writes one table of the artifact, one Parquet file per part."""
 
     def __init__(self, draft: Draft, name: str, schema: Schema) -> None:
         self._draft = draft
@@ -201,11 +203,11 @@ class _TableWriter:
         self.digest = TableDigest(schema)
 
     def write(self, number: int, part: pl.DataFrame) -> HashInput:
-        """Write a part, from any thread; the digest must be given what this returns in order of parts."""
+        """Write a part, on any thread; pass the results to the digest in the order of the parts."""
         if not part.is_empty():
             file = self._folder / f"{number:05}.parquet"
             with polars_os_errors(file):
-                # Statistics of names take a quarter of the time, and help no question that is asked here.
+                # Statistics would take a quarter of the time, and no query here uses them.
                 part.write_parquet(file, compression=COMPRESSION, statistics=False)
             self._draft.sync_in_background(file)
         return hash_input(part)
@@ -215,7 +217,7 @@ class _TableWriter:
 def write_vocabulary(
     target: Path, settings: Mapping[str, Any], inputs: InputReader, *, overwrite: bool = False
 ) -> Iterator[VocabularyWriter]:
-    """Give out a writer; when the block ends, what was added is the vocabulary artifact at `target`."""
+    """Yield a writer; at the end of the block, what was added becomes the vocabulary at `target`."""
     with create(target, overwrite=overwrite) as draft:
         writer = VocabularyWriter(draft)
         yield writer
@@ -236,17 +238,17 @@ def _sorted_by_concept(frames: list[pl.DataFrame]) -> pl.DataFrame:
     return joined if joined["concept_id"].is_sorted() else joined.sort("concept_id").rechunk()
 
 
-def _near(ids: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows between the first and the last of `ids`; both are sorted by concept."""
+def _rows_between(ids: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows between the first and the last of `ids`; both are sorted by concept."""
     own = rows["concept_id"]
     return rows[own.search_sorted(ids[0], side="left") : own.search_sorted(ids[-1], side="right")]
 
 
-def _about(ids: pl.Series, facts: pl.DataFrame) -> pl.DataFrame:
-    """The distinct rows of `facts` about the concepts `ids`, in order."""
+def _facts_of(ids: pl.Series, facts: pl.DataFrame) -> pl.DataFrame:
+    """Return the distinct rows of `facts` about the concepts `ids`, in order."""
     wanted = pl.DataFrame({"concept_id": ids, "own": ids})
-    # Both are sorted, so the last that is not above is found in a third of the time of a semi-join.
-    near = _near(ids, facts).join_asof(wanted, on="concept_id", check_sortedness=False)
+    # Both are sorted; `join_asof` takes a third of the time of a semi-join.
+    near = _rows_between(ids, facts).join_asof(wanted, on="concept_id", check_sortedness=False)
     about = near.filter(pl.col("own") == pl.col("concept_id")).drop("own")
     concept, fact = about
     if ((concept == concept.shift()) & (fact <= fact.shift())).any():
@@ -254,30 +256,30 @@ def _about(ids: pl.Series, facts: pl.DataFrame) -> pl.DataFrame:
     return about
 
 
-def _tidied(names: pl.DataFrame) -> pl.DataFrame:
-    """Tidy names; those of which nothing is left are dropped."""
+def _tidy(names: pl.DataFrame) -> pl.DataFrame:
+    """Tidy names and drop empty ones."""
     tidy = names.with_columns(tidy_names(names["name"]))
     kept = (tidy["name"].str.len_bytes() > 0).fill_null(value=False)
     return tidy if kept.all() else tidy.filter(kept)
 
 
-def _complete(piece: NamesByConcept, late: pl.DataFrame) -> NamesByConcept:
-    """Add their late names to the concepts of a piece."""
-    near = _near(piece.ids, late)
+def _with_late_names(piece: NamesByConcept, late: pl.DataFrame) -> NamesByConcept:
+    """Add late names to the concepts of a piece."""
+    near = _rows_between(piece.ids, late)
     owners = pl.DataFrame({"concept_id": piece.ids}).with_row_index("concept")
     added = near.join(owners, on="concept_id").select(piece.names.columns)
     return piece._replace(names=pl.concat([piece.names, added])) if len(added) else piece
 
 
-def _canonical(piece: NamesByConcept) -> NamesByConcept:
-    """Sort the tidy names of whole concepts, drop repeated ones and mark the preferred."""
+def _sorted_and_marked(piece: NamesByConcept) -> NamesByConcept:
+    """Sort the tidy names of whole concepts, drop duplicates and mark the preferred names."""
     names = sort_distinct_names(piece.names)
-    preferred = _first_of_best(names["rank"], run_starts(names["concept"], names["language"]))
+    preferred = _mark_preferred(names["rank"], run_starts(names["concept"], names["language"]))
     return piece._replace(names=names.with_columns(preferred=preferred))
 
 
-def _first_of_best(rank: pl.Series, first: NDArray[np.int64]) -> pl.Series:
-    """In each run of rows, told by its first, mark the first of highest rank, if that is above 0."""
+def _mark_preferred(rank: pl.Series, first: NDArray[np.int64]) -> pl.Series:
+    """In each run of rows, given by its first row, mark the first row of highest rank if that is above 0."""
     lengths = np.diff(first, append=len(rank))
     ranks = rank.to_numpy()
     best = ranks == np.repeat(np.maximum.reduceat(ranks, first), lengths)

@@ -32,7 +32,7 @@ def test_in_a_processed_biosyn_dictionary_a_name_belongs_to_all_its_concepts(rea
 def test_a_biosyn_dictionary_of_other_ids_needs_a_prefix(read: Read, tmp_path: Path) -> None:
     path = written(tmp_path, "meddra.txt", "600001||fine\n10000001||fever\n")
 
-    with pytest.raises(FormatError, match=r"meddra\.txt:2: the id '10000001' .*--prefix"):
+    with pytest.raises(FormatError, match=r"meddra\.txt:2: '10000001' is not an id .*--prefix"):
         table(read, path)
     vocabulary = table(read, path, TableSettings(prefix="meddra", language="fr", source="tac"))
     assert vocabulary.names.select("concept_id", "language", "source").collect().rows() == [
@@ -50,5 +50,5 @@ def test_broken_biosyn_lines_are_named_or_skipped(read: Read, tmp_path: Path) ->
     assert vocabulary.manifest.counts["names"] == 1
     assert vocabulary.manifest.details["skipped"] == [
         "d.txt:4: byte 0xff in column 10 is not UTF-8 (the file must be UTF-8)",
-        "d.txt:3: no || in 'D000002 b' (id||name is wanted)",
+        "d.txt:3: no || in 'D000002 b' (expected id||name)",
     ]

@@ -159,7 +159,7 @@ def test_two_years_in_one_folder_are_refused(read: Read, tmp_path: Path) -> None
     shutil.copy(DESC, tmp_path / "desc2025.xml")
     shutil.copy(DESC, tmp_path / "desc2026.xml")
 
-    with pytest.raises(FormatError, match=r"both desc2025\.xml and desc2026\.xml are in here"):
+    with pytest.raises(FormatError, match=r"contains both desc2025\.xml and desc2026\.xml"):
         mesh(read, tmp_path)
 
 
@@ -207,11 +207,14 @@ def test_line_ends_and_a_byte_order_mark_change_nothing(read: Read, tmp_path: Pa
             b"<QualifierRecordSet/>",
             r"desc\.xml: expected DescriptorRecordSet or .*, found QualifierRecordSet",
         ),
-        (b"C0000001|ENG|P|\n", r"desc\.xml:1: no well-formed XML in column 1: .*is this desc\*\.xml"),
-        (b"<DescriptorRecordSet>\n<a>\n</b>", r"desc\.xml:3: no well-formed XML in column 3: mismatched tag"),
+        (b"C0000001|ENG|P|\n", r"desc\.xml:1: not well-formed XML in column 1: .*is this desc\*\.xml"),
+        (
+            b"<DescriptorRecordSet>\n<a>\n</b>",
+            r"desc\.xml:3: not well-formed XML in column 3: mismatched tag",
+        ),
         (b"<DescriptorRecordSet>\n<DescriptorRecord>\n", r"desc\.xml:3: the file ends within a record"),
-        (b"<DescriptorRecordSet>\n\xff", r"desc\.xml:2: no well-formed XML"),
-        (b"<DescriptorRecordSet>\n\x00", r"desc\.xml:2: no well-formed XML"),
+        (b"<DescriptorRecordSet>\n\xff", r"desc\.xml:2: not well-formed XML"),
+        (b"<DescriptorRecordSet>\n\x00", r"desc\.xml:2: not well-formed XML"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(read: Read, tmp_path: Path, content: bytes, message: str) -> None:
@@ -234,7 +237,7 @@ def test_a_gzip_that_was_cut_off_is_refused(read: Read, tmp_path: Path) -> None:
 def test_a_folder_without_mesh_is_refused(read: Read, tmp_path: Path) -> None:
     (tmp_path / "qual2026.xml").write_text("<QualifierRecordSet/>")
 
-    with pytest.raises(FormatError, match=r"no desc\*\.xml or supp\*\.xml in here"):
+    with pytest.raises(FormatError, match=r"contains no desc\*\.xml or supp\*\.xml"):
         mesh(read, tmp_path)
 
 

@@ -180,10 +180,10 @@ HEAD = "format-version: 1.4\n\n"
         ('[Term]\nid: A:1\nsynonym: "a" SIMILAR TO []\n', r"invented.obo:5: cannot read the synonym"),
         ("[Term]\nid: A:1\nname a\n", r"invented.obo:5: expected `tag: value`, found name a"),
         (b"[Term]\nid: A:1\nname: \xff\n", r"invented.obo:5: byte 0xff in column 7 is not UTF-8"),
-        ("[Typedef]\nid: part_of\nname: part of\n", r"invented.obo: no term in here"),
+        ("[Typedef]\nid: part_of\nname: part of\n", r"invented.obo: contains no term"),
         (
             "[Term]\nid: elbow\nname: a\n",
-            r"invented.obo: no id of a term can be made a CURIE, such as 'elbow'",
+            r"invented.obo: no id of a term can be converted to a CURIE, such as 'elbow'",
         ),
     ],
 )
@@ -211,12 +211,12 @@ def test_bad_lines_are_skipped_and_counted_on_request(read_text: ReadText) -> No
         (
             "MRCONSO.RRF",
             b"C0000001|ENG|P|L1|\n",
-            "MRCONSO.RRF:1: no ontology in a known format, found 'C0000001",
+            "MRCONSO.RRF:1: unknown ontology format, found 'C0000001",
         ),
         (
             "a.ttl",
             b"@prefix owl: <x> .\n",
-            r"a.ttl:1: no ontology in a known format, .* \(give OBO, OBO Graphs",
+            r"a.ttl:1: unknown ontology format, .* \(give OBO, OBO Graphs",
         ),
         (
             "cut.obo.gz",
@@ -235,6 +235,6 @@ def test_a_file_of_the_wrong_kind_is_refused(
 
 def test_a_folder_is_refused(read: Read) -> None:
     with pytest.raises(
-        FormatError, match=r"obo: holds 3 files, .* \(give the .obo, .json or .owl file itself\)"
+        FormatError, match=r"obo: contains 3 files, .* \(give the .obo, .json or .owl file itself\)"
     ):
         read(lambda writer, inputs: read_obo(GOLDEN / "obo", writer, inputs, OboSettings()))

@@ -78,13 +78,13 @@ def test_bad_nodes_and_synonyms_are_skipped_on_request(read: Read, tmp_path: Pat
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b'{"graphs": [\n{"nodes": [\n{"id": "a"', "invented.json:3: broken JSON: Expecting ',' delimiter"),
+        (b'{"graphs": [\n{"nodes": [\n{"id": "a"', "invented.json:3: invalid JSON: Expecting ',' delimiter"),
         (b'{"graphs": [\n{"nodes": [{"id": "\xff"}]}]}', "invented.json:2: byte 0xff is not UTF-8"),
         (b'{"terms": []}', "invented.json: this JSON has no `graphs`"),
-        (b'{"graphs": "none"}', "invented.json: not shaped like OBO Graphs"),
-        (b'{"graphs": [{"nodes": [1]}]}', "invented.json: not shaped like OBO Graphs"),
-        (b'{"graphs": [{"nodes": []}]}', "invented.json: no term in here"),
-        (b'{"graphs": ' + b"[" * 100_000, "invented.json: not shaped like OBO Graphs"),
+        (b'{"graphs": "none"}', "invented.json: not structured as OBO Graphs"),
+        (b'{"graphs": [{"nodes": [1]}]}', "invented.json: not structured as OBO Graphs"),
+        (b'{"graphs": [{"nodes": []}]}', "invented.json: contains no term"),
+        (b'{"graphs": ' + b"[" * 100_000, "invented.json: not structured as OBO Graphs"),
     ],
 )
 def test_damage_is_named(read: Read, tmp_path: Path, content: bytes, error: str) -> None:

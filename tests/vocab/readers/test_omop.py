@@ -163,7 +163,7 @@ def test_a_concept_without_a_name_has_its_synonyms(read: Read, download: Path) -
 def test_a_folder_without_concepts_is_refused(read: Read, download: Path) -> None:
     (download / "CONCEPT.csv").rename(download / "CONCEPT_CPT4.csv")
 
-    with pytest.raises(FormatError, match=r"no CONCEPT\.csv in here"):
+    with pytest.raises(FormatError, match=r"contains no CONCEPT\.csv"):
         omop(read, download)
 
 
@@ -171,7 +171,7 @@ def test_a_folder_without_concepts_is_refused(read: Read, download: Path) -> Non
 def test_commas_instead_of_tabs_are_refused(read: Read, download: Path, file: str) -> None:
     change(download / file, "\t", ",")
 
-    with pytest.raises(FormatError, match=rf"{file}:1: expected the columns concept_id, .*parted by tabs"):
+    with pytest.raises(FormatError, match=rf"{file}:1: expected the columns concept_id, .*separated by tabs"):
         omop(read, download)
 
 
@@ -188,7 +188,7 @@ def test_a_row_with_missing_columns_stops_or_is_skipped(read: Read, download: Pa
 def test_an_identifier_that_is_no_number_stops_or_is_skipped(read: Read, download: Path) -> None:
     change(download / "CONCEPT.csv", "900006", "nine")
 
-    with pytest.raises(FormatError, match=r"CONCEPT\.csv: concept_id 'nine' of 'glimmerol' is no number"):
+    with pytest.raises(FormatError, match=r"CONCEPT\.csv: concept_id 'nine' of 'glimmerol' is not a number"):
         omop(read, download)
     vocabulary = read(lambda w, i: read_omop(download, w, i, OmopSettings()), on_error="skip")
     assert ids(vocabulary) == ids(omop(read, OMOP)) - {"omop:900006"}

@@ -125,7 +125,7 @@ def test_entities_of_the_file_are_resolved_and_others_refused(read: Read, tmp_pa
     label = elbow("<rdfs:label>&a; elbow</rdfs:label>")
 
     assert names(read_owl_text(read, tmp_path, label, head=own)) == [("glass elbow", "en", True)]
-    with pytest.raises(FormatError, match=r"^invented.owl:5: broken XML: undefined entity"):
+    with pytest.raises(FormatError, match=r"^invented.owl:5: invalid XML: undefined entity"):
         read_owl_text(read, tmp_path, label, head=outside)
 
 
@@ -133,17 +133,17 @@ def test_entities_that_blow_up_are_refused(read: Read, tmp_path: Path) -> None:
     nested = "".join(f'<!ENTITY e{n + 1} "{f"&e{n};" * 10}">' for n in range(9))
     bomb = f'<!DOCTYPE rdf:RDF [<!ENTITY e0 "{"ha" * 50}">{nested}]>'
 
-    with pytest.raises(FormatError, match=r"^invented.owl:5: broken XML: limit on input amplification"):
+    with pytest.raises(FormatError, match=r"^invented.owl:5: invalid XML: limit on input amplification"):
         read_owl_text(read, tmp_path, elbow("<rdfs:label>&e9;</rdfs:label>"), head=bomb)
 
 
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (ROOT + "<owl:Class>\n<rdfs:label>a", "invented.owl:6: broken XML: no element found"),
-        (ROOT + elbow("<rdfs:label>a\0b</rdfs:label>"), "invented.owl:5: broken XML: not well-formed"),
+        (ROOT + "<owl:Class>\n<rdfs:label>a", "invented.owl:6: invalid XML: no element found"),
+        (ROOT + elbow("<rdfs:label>a\0b</rdfs:label>"), "invented.owl:5: invalid XML: not well-formed"),
         ("<Ontology/>", "invented.owl: expected OWL as RDF/XML, found the XML element 'Ontology'"),
-        (ROOT + "</rdf:RDF>", "invented.owl: no term in here"),
+        (ROOT + "</rdf:RDF>", "invented.owl: contains no term"),
     ],
 )
 def test_damage_is_named_with_its_line(read: Read, tmp_path: Path, content: str, error: str) -> None:

@@ -202,7 +202,7 @@ def test_of_a_component_in_two_editions_the_later_row_holds(read: Read, release:
 def test_two_releases_in_one_folder_are_refused(read: Read, release: Path) -> None:
     shutil.copy(release / CONCEPTS, release / CONCEPTS.replace("20260101", "20250101"))
 
-    with pytest.raises(FormatError, match=r"both \S+_20250101\.txt and \S+_20260101\.txt are in here"):
+    with pytest.raises(FormatError, match=r"contains both \S+_20250101\.txt and \S+_20260101\.txt"):
         snomed(read, release)
 
 
@@ -211,7 +211,7 @@ def test_a_folder_without_snapshot_files_is_refused(read: Read, release: Path, f
     for found in (release / file).parent.glob(f"sct2_{what}_*"):
         found.unlink()
 
-    with pytest.raises(FormatError, match=rf"no sct2_{what}_Snapshot\*\.txt in here"):
+    with pytest.raises(FormatError, match=rf"contains no sct2_{what}_Snapshot\*\.txt"):
         snomed(read, release)
 
 

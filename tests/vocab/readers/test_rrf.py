@@ -379,5 +379,5 @@ def test_rxnconso_uses_what_lies_beside_it(read: Read) -> None:
 
 
 def test_umls_is_not_read_as_rxnorm(read: Read) -> None:
-    with pytest.raises(FormatError, match=r"no RXNCONSO\.RRF in here"):
+    with pytest.raises(FormatError, match=r"contains no RXNCONSO\.RRF"):
         rxnorm(read, META)

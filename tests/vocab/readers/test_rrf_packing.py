@@ -262,12 +262,14 @@ def test_a_rank_that_is_no_number_is_named(read: Read, meta: Path) -> None:
     with open(meta / "MRRANK.RRF", "a") as file:
         file.write("first|MSH|MH|N|\n")
 
-    with pytest.raises(FormatError, match=r"^MRRANK\.RRF:14: rank 'first' is no number"):
+    with pytest.raises(FormatError, match=r"^MRRANK\.RRF:14: rank 'first' is not a number"):
         umls(read, meta)
 
 
 def test_a_file_of_bad_rows_only_is_refused_also_when_they_are_skipped(read: Read) -> None:
-    with pytest.raises(FormatError, match=r"^MRSTY\.RRF: all \d+ rows are bad \(MRSTY\.RRF:1: expected 18"):
+    with pytest.raises(
+        FormatError, match=r"^MRSTY\.RRF: all \d+ rows are invalid \(MRSTY\.RRF:1: expected 18"
+    ):
         read(
             lambda writer, inputs: read_umls(META / "MRSTY.RRF", writer, inputs, RrfSettings()),
             on_error="skip",
@@ -277,7 +279,7 @@ def test_a_file_of_bad_rows_only_is_refused_also_when_they_are_skipped(read: Rea
 def test_a_folder_without_mrconso_is_refused_with_a_hint(read: Read, meta: Path) -> None:
     (meta / "MRCONSO.RRF").unlink()
 
-    with pytest.raises(FormatError, match=r"no MRCONSO\.RRF in here \(give the release folder, its zip"):
+    with pytest.raises(FormatError, match=r"contains no MRCONSO\.RRF \(give the release folder, its zip"):
         umls(read, meta)
 
 
@@ -286,7 +288,7 @@ def test_a_zip_of_something_else_is_refused(read: Read, tmp_path: Path) -> None:
         archive.writestr("a.txt", "a")
         archive.writestr("b.txt", "b")
 
-    with pytest.raises(FormatError, match=r"other\.zip: no MRCONSO\.RRF in here"):
+    with pytest.raises(FormatError, match=r"other\.zip: contains no MRCONSO\.RRF"):
         umls(read, tmp_path / "other.zip")
 
 

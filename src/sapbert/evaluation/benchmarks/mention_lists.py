@@ -27,7 +27,7 @@ from sapbert.artifacts import MANIFEST
 from sapbert.errors import FormatError
 from sapbert.evaluation.benchmarks.dataset import Dictionary, make_dictionary, mention_table
 from sapbert.vocab.input_files import InputFile, InputReader, Release
-from sapbert.vocab.tables import format_of, table_source, tsv_batches
+from sapbert.vocab.tables import detect_format, find_table, tsv_batches
 from sapbert.vocab.vocabulary import Vocabulary
 
 SPLITS = {"train": "train", "trng": "train", "dev": "dev", "validation": "dev", "test": "test"}
@@ -127,8 +127,8 @@ def read_dictionary(path: Path, inputs: InputReader, prefix: str | None) -> Dict
         ids = pl.concat_str("concept_id", "alias", separator="|", ignore_nulls=True)
         rows = names.select("name", ids=ids).collect()
         return make_dictionary(rows["name"], rows["ids"])
-    source = table_source(path)
-    if format_of(source, inputs) == "biosyn":
+    source = find_table(path)
+    if detect_format(source, inputs) == "biosyn":
         return _biosyn_dictionary(source, inputs, prefix)
     return _tsv_dictionary(source, inputs, prefix)
 

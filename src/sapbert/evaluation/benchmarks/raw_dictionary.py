@@ -21,7 +21,7 @@ import polars as pl
 
 from sapbert.errors import FormatError
 from sapbert.vocab.input_files import InputFile, InputReader
-from sapbert.vocab.tables import csv_records, table_source, text_lines
+from sapbert.vocab.tables import csv_records, find_table, text_lines
 
 _PREFIX = re.compile(r"(?:MESH|OMIM|MIM):", re.IGNORECASE)
 _FIELDS = b"# Fields:"
@@ -39,7 +39,7 @@ def read_raw_dictionary(path: Path, inputs: InputReader) -> tuple[pl.DataFrame, 
 
     It is known if the file has one row per concept, which is assumed if any row has several names.
     """
-    source = table_source(path)
+    source = find_table(path)
     is_table = PurePosixPath(source.name).suffix.lower() in (".csv", ".tsv")
     rows = (_table if is_table else _lines)(source, inputs)
     bare = {ids: bare_ids(ids) for ids in rows["ids"].unique()}

@@ -1,9 +1,10 @@
-"""Read a BioSyn dictionary: `id||name` a line, where `|` joins several ids and several names.
+"""Read a BioSyn dictionary: one `id||name` per line, where `|` separates several ids or several names.
 
-It comes in two forms. The raw one has a line a concept, with all its names; further ids are other ids of
-the same thing. The processed one has a line a name; further ids are other concepts of that name. They are
-told apart by whether any line has several names. In both, an id that heads no line is an alias of the
-first; one that does is a concept of its own, which the raw form refers to and the processed one also names.
+There are two forms. A raw dictionary has one line per concept with all its names; further ids are other ids
+of the same concept. A processed dictionary has one line per name; further ids are other concepts with that
+name. A dictionary is raw if any line has several names. In both, an id that is never first in a line is an
+alias of the first id of its line. An id that is first in some line is a concept: the raw form refers to it,
+and in the processed form the name is also one of its names.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _HIGHEST_RANK = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiosynSettings:
-    """What a dictionary does not say itself."""
+    """Settings for what a dictionary does not contain."""
 
     prefix: str | None = None
-    """Prefix of ids that come without one; none given, they must look like MeSH's or OMIM's."""
+    """Prefix of ids without one; by default, ids of MeSH and OMIM are recognized by their form."""
     language: str = "en"
     source: str | None = None
-    """Source of the names; none given, the prefix of their concept."""
+    """Source of the names; by default the prefix of their concept."""
 
 
 def read_biosyn(
@@ -49,7 +50,7 @@ def read_biosyn(
         heads.append(rows["head"].unique())
         others.append(rows.filter(pl.col("others").list.len() > 0))
         names = rows.select(concept_id="head", name="names").explode("name")
-        writer.add(_complete(names, _HIGHEST_RANK - names_read - pl.int_range(pl.len()), settings))
+        writer.add(_with_defaults(names, _HIGHEST_RANK - names_read - pl.int_range(pl.len()), settings))
         names_read += names.height
     linked = pl.concat(others).explode("others").filter(pl.col("others") != pl.col("head"))
     own = linked["others"].is_in(pl.concat(heads).unique().implode())
@@ -58,10 +59,10 @@ def read_biosyn(
         writer.add_facts("xrefs", linked.filter(own).select(concept_id="head", xref="others"))
     else:
         shared = linked.filter(own).select(concept_id="others", name="names").explode("name")
-        writer.add_late(_complete(shared, pl.lit(0), settings))
+        writer.add_late(_with_defaults(shared, pl.lit(0), settings))
 
 
-def _complete(names: pl.DataFrame, rank: pl.Expr, settings: BiosynSettings) -> pl.DataFrame:
+def _with_defaults(names: pl.DataFrame, rank: pl.Expr, settings: BiosynSettings) -> pl.DataFrame:
     prefix = pl.col("concept_id").str.extract("^([^:]*)", 1)
     source = prefix if settings.source is None else pl.lit(settings.source)
     named = names.filter(pl.col("name").str.strip_chars() != "")
@@ -81,7 +82,7 @@ def _rows(source: InputFile, inputs: InputReader, prefix: str | None) -> Iterato
         bad = pl.col("names").is_null()
         for line, ids in rows.filter(bad).select("line", "ids").iter_rows():
             text = "|".join(ids)[:80]
-            inputs.reject_row(FormatError(source.name, line, f"no || in {text!r}", hint="id||name is wanted"))
+            inputs.reject_row(FormatError(source.name, line, f"no || in {text!r}", hint="expected id||name"))
         yield _with_curies(rows.filter(~bad), source, inputs, prefix)
 
 
@@ -92,9 +93,9 @@ def _with_curies(
     each = each.with_columns(medic_curies(each["ids"].str.strip_chars(), prefix).alias("id"))
     for line, found in each.filter(pl.col("id").is_null()).select("line", "ids").iter_rows():
         problem = (
-            f"the id {found[:80]!r} is none of MeSH's or OMIM's"
+            f"{found[:80]!r} is not an id of MeSH or OMIM"
             if prefix is None
-            else f"{found[:80]!r} is no id"
+            else f"{found[:80]!r} is not an id"
         )
         inputs.reject_row(FormatError(source.name, line, problem, hint="give --prefix for ids without one"))
     ids = each.drop_nulls("id").group_by("row", maintain_order=True).agg("id", pl.col("names").first())
@@ -104,7 +105,7 @@ def _with_curies(
 
 
 def medic_curies(ids: pl.Series, prefix: str | None) -> pl.Series:
-    """CURIEs of identifiers, of which MEDIC's (MeSH and OMIM) need no `prefix`; null where one is none."""
+    """Return identifiers as CURIEs; those of MEDIC (MeSH and OMIM) need no `prefix`. Null if not an id."""
     if prefix is None:
         mesh, omim = ids.str.contains(_MESH_ID), ids.str.contains(_OMIM_ID)
         ids = pl.select(

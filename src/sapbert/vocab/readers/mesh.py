@@ -1,13 +1,13 @@
-"""Read MeSH as NLM hands it out: descriptors (`desc2026.xml`) and supplementary records (`supp2026.xml`).
+"""Read MeSH as published by NLM: descriptors (`desc2026.xml`) and supplementary records (`supp2026.xml`).
 
-MeSH has three levels: a record holds concepts, a concept holds terms. Terms of one concept are synonyms;
-those of a record's other concepts are narrower, broader or related, and keep that as their scope. Records
-are what PubMed is indexed with, so they are the concepts here unless `level` says otherwise.
+MeSH has three levels: a record contains concepts, and a concept contains terms. The terms of one concept are
+synonyms; those of the other concepts of a record are narrower, broader or related, which becomes their scope.
+PubMed is indexed by records, so a record is a concept here unless `level` says otherwise.
 
-Supplementary records stand in no tree. Their class takes the letter of the tree where such things stand, so
-that asking for diseases (`C`) finds the rare ones as well.
+Supplementary records are in no tree. Their class is mapped to the letter of the matching tree, so that a
+filter for diseases (`C`) includes the rare ones.
 
-The files reach 700 MB and are streamed; each record is let go as soon as it has been read.
+The files have up to 700 MB and are streamed; each record is freed after it was read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TREES = {
     "V": "Publication Characteristics",
     "Z": "Geographicals",
 }
-"""Letter of a tree → what stands in it."""
+"""Letter of a tree → its subject."""
 CLASS_TREES = {"1": "D", "2": "E", "3": "C", "4": "B", "5": "M", "6": "A"}
 """Class of a supplementary record (chemical, protocol, disease, organism, population, anatomy) → tree."""
 LANGUAGES = {
@@ -53,7 +53,7 @@ LANGUAGES = {
     "lav": "lv", "nor": "no", "pol": "pl", "por": "pt", "rus": "ru", "scr": "hr", "slv": "sl", "spa": "es",
     "swe": "sv",
 }  # fmt: skip
-"""Language of a file, as translated editions give it → ISO 639-1."""
+"""Language code of a translated edition → ISO 639-1."""
 
 _RECORDS = {
     "DescriptorRecordSet": ("DescriptorRecord", "DescriptorUI"),
@@ -61,28 +61,28 @@ _RECORDS = {
 }
 _SCOPES = {"NRW": "narrow", "BRD": "broad", "REL": "related"}
 _OPPOSITE = {"narrow": "broad", "broad": "narrow", "related": "related"}
-_ROWS_A_FRAME = 100_000
+_ROWS_PER_FRAME = 100_000
 _NO_ELEMENTS = 3
-"""Expat's code for a document that ends too early."""
+"""Expat's error code for a document that ends too early."""
 
 
 def read_mesh(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: MeshSettings) -> None:
     """Read `desc*.xml` or `supp*.xml`, plain, gzip or zip, or a folder with either or both."""
     writer.type_labels.update(TREES)
-    batch = _Batch(writer, settings)
+    pending = _PendingRows(writer, settings)
     for source in _find_sources(Release(path)):
         for record in _records(source, inputs):
             writer.count("records read", 1)
             if settings.level == "descriptor":
-                _take_record(record, batch)
+                _add_record(record, pending)
             else:
-                _take_concepts(record, batch, inputs)
-            batch.flush(at_least=_ROWS_A_FRAME)
-    batch.flush()
+                _add_concepts(record, pending, inputs)
+            pending.flush(at_least=_ROWS_PER_FRAME)
+    pending.flush()
 
 
 def _find_sources(release: Release) -> list[InputFile]:
-    # A single file may have been renamed by its owner; what it is, its root element tells.
+    # The user may have renamed a single file; its root element says what it is.
     if not release.path.is_dir() and len(release.members) == 1:
         only = release.members[0]
         return [InputFile(only.plain_name, (only,))]
@@ -92,11 +92,14 @@ def _find_sources(release: Release) -> list[InputFile]:
         known = by_kind.setdefault(re.sub(r"\d*(\.xml)?$", "", source.name.lower()), source)
         if _stem(known) != _stem(source):
             raise FormatError(
-                release.path, None, f"both {known.name} and {source.name} are in here", hint="give one year"
+                release.path, None, f"contains both {known.name} and {source.name}", hint="give one year"
             )
     if not by_kind:
         raise FormatError(
-            release.path, None, "no desc*.xml or supp*.xml in here", hint="give the file itself or its folder"
+            release.path,
+            None,
+            "contains no desc*.xml or supp*.xml",
+            hint="give the file itself or its folder",
         )
     return list(by_kind.values())
 
@@ -107,21 +110,21 @@ def _stem(source: InputFile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """One record of a file, whole until the next is asked for."""
+    """One record of a file; its element is cleared when the next record is read."""
 
     ui: str
     element: ET.Element
     language: str
     where: str
-    """The file it is from, for messages."""
+    """The file name, for messages."""
 
     def concepts(self) -> list[ET.Element]:
         return self.element.findall("ConceptList/Concept")
 
     def types(self) -> set[str]:
-        """Letters of the trees that the record stands in."""
+        """Letters of the trees that contain the record."""
         if self.element.tag == "SupplementalRecord":
-            # The document type makes chemicals the default; the parser does not load it.
+            # The document type declares chemicals as the default class; the parser does not load it.
             letter = CLASS_TREES.get(self.element.get("SCRClass", "1"))
             return {letter} if letter else set()
         numbers = self.element.iterfind("TreeNumberList/TreeNumber")
@@ -164,12 +167,12 @@ def _explained(error: ET.ParseError, source: InputFile, *, begun: bool) -> Forma
     line, column = error.position
     if error.code == _NO_ELEMENTS:
         return FormatError(source.name, line, "the file ends within a record", hint="download it again")
-    problem = f"no well-formed XML in column {column + 1}: {str(error).partition(':')[0]}"
+    problem = f"not well-formed XML in column {column + 1}: {str(error).partition(':')[0]}"
     return FormatError(source.name, line, problem, hint="is this desc*.xml?")
 
 
-class _Batch:
-    """Rows on their way to the writer, which takes frames and not single names."""
+class _PendingRows:
+    """Collects rows for the writer, which takes whole frames."""
 
     def __init__(self, writer: VocabularyWriter, settings: MeshSettings) -> None:
         self._writer = writer
@@ -191,7 +194,7 @@ class _Batch:
         self._facts[table].extend((id, value) for value in values)
 
     def flush(self, *, at_least: int = 1) -> None:
-        """Hand over what is here if there are `at_least` so many names."""
+        """Pass the rows to the writer if there are at least `at_least` names."""
         if len(self._names) < at_least:
             return
         names = _frame(self._names, dict.fromkeys(["concept_id", "name", "rank", "language", "scope"]))
@@ -203,35 +206,38 @@ class _Batch:
 
 
 def _frame(rows: list[tuple[Any, ...]], schema: Mapping[str, Any]) -> pl.DataFrame:
-    """Columns from rows; polars takes them several times faster than the rows."""
+    """Make a frame from rows, by columns: several times faster in polars than by rows."""
     columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
     return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema=dict(schema))
 
 
-def _take_record(record: _Record, batch: _Batch) -> None:
-    """Make one concept of a record, its terms marked by what their concept is to the preferred one."""
+def _add_record(record: _Record, pending: _PendingRows) -> None:
+    """Add a record as one concept.
+
+    The scope of a term is the relation of its MeSH concept to the preferred one.
+    """
     curie = f"mesh:{record.ui}"
     concepts = record.concepts()
     scopes = _scopes(concepts)
     for concept in concepts:
         scope = "exact" if _is_preferred(concept) else scopes.get(_ui(concept), "related")
-        batch.add_terms(curie, concept, "RecordPreferredTermYN", record.language, scope)
-    batch.add_facts("types", curie, record.types())
+        pending.add_terms(curie, concept, "RecordPreferredTermYN", record.language, scope)
+    pending.add_facts("types", curie, record.types())
 
 
-def _take_concepts(record: _Record, batch: _Batch, inputs: InputReader) -> None:
-    """Make a concept of each that the record holds."""
+def _add_concepts(record: _Record, pending: _PendingRows, inputs: InputReader) -> None:
+    """Add each MeSH concept of a record as a concept."""
     owner = [f"mesh:{record.ui}"]
     for concept in record.concepts():
         if not (ui := _ui(concept)):
             inputs.reject_row(FormatError(record.where, None, f"a Concept of {record.ui} has no ConceptUI"))
             continue
         curie = f"mesh:{ui}"
-        batch.add_terms(curie, concept, "ConceptPreferredTermYN", record.language, "exact")
-        batch.add_facts("types", curie, record.types())
-        batch.add_facts("xrefs", curie, owner)
+        pending.add_terms(curie, concept, "ConceptPreferredTermYN", record.language, "exact")
+        pending.add_facts("types", curie, record.types())
+        pending.add_facts("xrefs", curie, owner)
         if _is_preferred(concept):
-            batch.add_facts("aliases", curie, owner)
+            pending.add_facts("aliases", curie, owner)
 
 
 def _ui(concept: ET.Element) -> str:
@@ -243,13 +249,13 @@ def _is_preferred(concept: ET.Element) -> bool:
 
 
 def _scopes(concepts: list[ET.Element]) -> dict[str, str]:
-    """What each concept is to the preferred one, for those of which a relation says it."""
+    """Return the relation of each concept to the preferred one, if the record states it."""
     preferred = {_ui(concept) for concept in concepts if _is_preferred(concept)}
     scopes: dict[str, str] = {}
     for concept in concepts:
         for relation in concept.iterfind("ConceptRelationList/ConceptRelation"):
             first, second = (relation.findtext(tag, "").strip() for tag in ("Concept1UI", "Concept2UI"))
-            # A relation reads: the second is narrower than the first.
+            # The relation NRW means that the second concept is narrower than the first.
             scope = _SCOPES.get(relation.get("RelationName", ""), "related")
             if first in preferred:
                 scopes[second] = scope

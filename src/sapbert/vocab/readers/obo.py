@@ -1,11 +1,10 @@
-"""Read an ontology: OBO 1.2 and 1.4 text here, OBO Graphs JSON and OWL by their own modules.
+"""Read an ontology: OBO 1.2 and 1.4 text here, OBO Graphs JSON and OWL in `obograph` and `owl`.
 
-Which of the three a file is, its content tells; names of files are not to be trusted.
+The format is detected from the content, because file names are unreliable.
 
-OBO text is stanzas of `tag: value` lines. Blocks are cut between stanzas, so each can be parsed alone
-and on any core: a column of lines, the stanza of a line by counting headers, tags and values by
-regular expressions. Of a `[Term]` the id, name, synonyms, xrefs, alt_ids, namespace, is_obsolete and
-replaced_by count.
+OBO text consists of stanzas of `tag: value` lines. Blocks are split between stanzas, so they can be parsed in
+parallel: a column of lines, the stanza of a line by counting headers, tags and values by regular expressions.
+Of a `[Term]`, the id, name, synonyms, xrefs, alt_ids, namespace, is_obsolete and replaced_by are read.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from sapbert.vocab.writer import VocabularyWriter
 
 __all__ = ["OboSettings", "read_obo"]
 
-_SNIFFED = 1 << 16
+_SNIFFED_BYTES = 1 << 16
 _OBO_LINE = re.compile(rb"^(?:format-version|ontology|default-namespace):|^\[Term\]", re.MULTILINE)
-_CONVERT = "give OBO, OBO Graphs JSON or OWL as RDF/XML; ROBOT converts others to these"
+_CONVERT_HINT = "give OBO, OBO Graphs JSON or OWL as RDF/XML; ROBOT converts others to these"
 
-# A quoted value may hold escaped quotes. The regular expressions below are polars', which never backtrack.
+# A quoted value may contain escaped quotes. polars runs the expressions below; its engine never backtracks.
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _MODIFIER = rf"[^\s={{}}\"]+\s*=\s*{_QUOTED}"
 _MODIFIERS = rf"\s*\{{\s*{_MODIFIER}(?:\s*,\s*{_MODIFIER})*\s*\}}\s*(?:!.*)?$"
@@ -46,7 +45,7 @@ _SYNONYMS = {
     "narrow_synonym": "narrow",
     "broad_synonym": "broad",
 }
-"""Tag → scope; the tags that tell it are OBO 1.0's, which 1.2 still allows."""
+"""Tag → scope. The tags with a scope are from OBO 1.0; version 1.2 still allows them."""
 _VALUES = {
     "name": "name",
     "xref": "xref",
@@ -70,17 +69,17 @@ def _only_file(path: Path) -> InputFile:
     members = Release(path).members
     if path.is_dir() or len(members) != 1:
         hint = "give the .obo, .json or .owl file itself"
-        raise FormatError(path, None, f"holds {len(members)} files, expected one ontology", hint=hint)
+        raise FormatError(path, None, f"contains {len(members)} files, expected one ontology", hint=hint)
     return InputFile(members[0].plain_name, (members[0],))
 
 
 def _reader_of(source: InputFile, inputs: InputReader) -> Callable[[InputFile, InputReader, Ontology], None]:
     with inputs.stream(source) as stream:
-        start = stream.read(_SNIFFED).removeprefix(b"\xef\xbb\xbf")
+        start = stream.read(_SNIFFED_BYTES).removeprefix(b"\xef\xbb\xbf")
     stripped = start.lstrip()
     if not stripped:
         raise FormatError(source.name, None, "the file is empty", hint="download it again")
-    # UTF-16 begins with a mark of its own; XML may come in it.
+    # XML may be in UTF-16, which starts with a byte order mark.
     if stripped.startswith((b"<", b"\xff\xfe<", b"\xfe\xff\0<")):
         return read_owl
     if stripped.startswith(b"{"):
@@ -88,7 +87,7 @@ def _reader_of(source: InputFile, inputs: InputReader) -> Callable[[InputFile, I
     if _OBO_LINE.search(start):
         return _read_text
     found = stripped.splitlines()[0][:80].decode("utf-8", "replace")
-    raise FormatError(source.name, 1, f"no ontology in a known format, found {found!r}", hint=_CONVERT)
+    raise FormatError(source.name, 1, f"unknown ontology format, found {found!r}", hint=_CONVERT_HINT)
 
 
 class _Block(NamedTuple):
@@ -100,7 +99,7 @@ class _Block(NamedTuple):
 
 
 class _Stanzas(NamedTuple):
-    """What the `[Term]` stanzas of a block say."""
+    """The content of the `[Term]` stanzas of a block."""
 
     ids: pl.Series
     statements: pl.DataFrame
@@ -117,20 +116,20 @@ def _read_text(source: InputFile, inputs: InputReader, ontology: Ontology) -> No
             inputs.reject_row(error)
         if found.default_namespace is not None:
             ontology.default_namespace = found.default_namespace
-        ontology.take(found.ids, found.statements)
+        ontology.add(found.ids, found.statements)
 
 
 def _whole_stanzas(blocks: Iterable[bytes]) -> Iterator[_Block]:
     """Regroup blocks so that each but the first begins with a `[Term]`."""
-    line, held = 1, b""
+    line, pending = 1, b""
     for block in blocks:
-        data = held + block
+        data = pending + block
         end = data.rfind(b"\n[Term]") + 1
         if end:
             yield _Block(data[:end], line)
             line += data.count(b"\n", 0, end)
-        held = data[end:]
-    yield _Block(held, line)
+        pending = data[end:]
+    yield _Block(pending, line)
 
 
 def _parse(block: _Block, name: str) -> _Stanzas:
@@ -153,13 +152,13 @@ def _parse(block: _Block, name: str) -> _Stanzas:
 
 
 def _join_lines(match: re.Match[bytes]) -> bytes:
-    """Join the lines that a backslash at their end continues; blank lines keep the numbers of those below."""
+    """Join lines continued by a backslash; blank lines are added to keep the line numbers."""
     lines = match.group()
     return re.sub(rb"\\\r?\n", b"", lines) + b"\n" * lines.count(b"\n")
 
 
 def _decode(data: bytes, first: int, name: str) -> tuple[str, list[FormatError]]:
-    """Decode a block; a line that is not UTF-8 becomes a blank one and an error."""
+    """Decode a block; a line that is not UTF-8 becomes a blank line and an error."""
     try:
         return data.decode(), []
     except UnicodeDecodeError:
@@ -175,10 +174,10 @@ def _decode(data: bytes, first: int, name: str) -> tuple[str, list[FormatError]]
 
 
 def _lines(text: str, first: int) -> pl.DataFrame:
-    """Lines that say something: number, stanza and its kind, tag and value."""
+    """Return the lines with content: number, stanza and its kind, tag and value."""
     column = pl.Series("text", [text]).str.split("\n").explode().str.strip_chars()
     kind = pl.col("text").str.extract(r"^\[([A-Za-z]+)\]")
-    # Several times as fast as a regular expression with groups, and this runs on every line.
+    # Several times faster than a regular expression with groups, and this runs on every line.
     parts = pl.col("text").str.splitn(":", 2).struct
     return (
         column.to_frame()
@@ -198,22 +197,22 @@ _PROBLEM = {"line": pl.UInt32, "problem": pl.String, "hint": pl.String}
 
 def _problems(lines: pl.DataFrame, problem: pl.Expr | str, hint: str | None = None) -> pl.DataFrame:
     text = pl.lit(problem) if isinstance(problem, str) else problem
-    chosen = lines.select(line="line", problem=text, hint=pl.lit(hint, dtype=pl.String))
-    return chosen.cast(_PROBLEM)  # type: ignore[arg-type]  # a schema of types is one
+    selected = lines.select(line="line", problem=text, hint=pl.lit(hint, dtype=pl.String))
+    return selected.cast(_PROBLEM)  # type: ignore[arg-type]  # a mapping of types is a schema
 
 
 def _concept_ids(terms: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """One row a sound stanza with its id; and the stanzas that have none, or two."""
+    """Return the id of each valid stanza, and the problems of stanzas with no id or two."""
     ids = terms.filter((pl.col("tag") == "id") & (pl.col("value") != ""))
     first = ids.unique("stanza", keep="first", maintain_order=True)
     second = ids.filter(pl.col("stanza").is_duplicated() & ~pl.col("stanza").is_first_distinct())
     without = terms.filter("header").join(first, on="stanza", how="anti")
-    sound = first.join(second, on="stanza", how="anti", maintain_order="left").with_row_index("concept")
+    valid = first.join(second, on="stanza", how="anti", maintain_order="left").with_row_index("concept")
     problems = [
         _problems(without, "a [Term] without an id"),
         _problems(second, "a second id in one stanza", "is a [Term] line missing?"),
     ]
-    return sound.select("stanza", "concept", id=_plain(pl.col("value"))), pl.concat(problems)
+    return valid.select("stanza", "concept", id=_plain(pl.col("value"))), pl.concat(problems)
 
 
 def _bad_lines(terms: pl.DataFrame) -> pl.DataFrame:
@@ -223,7 +222,7 @@ def _bad_lines(terms: pl.DataFrame) -> pl.DataFrame:
 
 
 def _values(rows: pl.DataFrame) -> pl.DataFrame:
-    """Statements of all lines but those with synonyms."""
+    """Return the statements of all lines except synonyms."""
     tag, value = pl.col("tag"), pl.col("value")
     undescribed = value.str.replace(_DESCRIBED, "${1}")
     found = rows.filter(tag.is_in(list(_VALUES))).with_columns(
@@ -234,11 +233,11 @@ def _values(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _synonyms(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Statements of the lines with synonyms; and those lines that cannot be read."""
+    """Return the statements of synonym lines, and the lines that cannot be parsed."""
     tag, parts = pl.col("tag"), pl.col("value").str.extract_groups(_SYNONYM).struct
     found = rows.filter(tag.is_in(list(_SYNONYMS))).with_columns(
         synonym=_unescape(parts.field("1")),
-        # OBO 1.2 takes a synonym without a scope for related.
+        # In OBO 1.2, a synonym without a scope is related.
         scope=pl.coalesce(
             tag.replace_strict(_SYNONYMS, return_dtype=pl.String),
             parts.field("2").str.to_lowercase(),
@@ -248,7 +247,7 @@ def _synonyms(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     bad = found.filter(pl.col("synonym").is_null())
     problem = pl.format("cannot read the synonym {}", pl.col("value").str.head(80))
     good = found.drop_nulls("synonym").with_columns(tag="scope", value="synonym")
-    return _statements(good), _problems(bad, problem, 'it looks like synonym: "text" EXACT []')
+    return _statements(good), _problems(bad, problem, 'it must look like synonym: "text" EXACT []')
 
 
 def _statements(rows: pl.DataFrame) -> pl.DataFrame:
@@ -256,7 +255,7 @@ def _statements(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_trailer(value: pl.Expr) -> pl.Expr:
-    """Drop modifiers `{key="value"}` and a comment `! …` from the end of a value."""
+    """Remove modifiers `{key="value"}` and a comment `! …` from the end of a value."""
     return value.str.replace(_MODIFIERS, "").str.replace(_COMMENT, "").str.strip_chars()
 
 
@@ -265,7 +264,7 @@ def _plain(value: pl.Expr) -> pl.Expr:
 
 
 def _unescape(value: pl.Expr) -> pl.Expr:
-    """Resolve backslashes; an escaped backslash must not escape what follows it, so it hides as NUL."""
+    """Resolve escapes; an escaped backslash is NUL meanwhile, lest it escape the next character."""
     hidden = value.str.replace_all("\0", " ", literal=True).str.replace_all(r"\\\\", "\0")
     plain = hidden.str.replace_all(r"\\[ntW]", " ").str.replace_all(r"\\(.)", "${1}")
     return plain.str.replace_all("\0", "\\", literal=True)

@@ -1,7 +1,7 @@
 """Read OBO Graphs, the JSON form of an ontology: `{"graphs": [{"nodes": […], "edges": […]}]}`.
 
-polars parses the document against the schema of what is wanted, so that no Python object is made of a
-node. The document must fit in memory; the largest ontologies come as OBO and OWL too, which are streamed.
+polars parses the document with a schema of the required fields, so no Python object is created per node. The
+document must fit in memory; the largest ontologies are also published as OBO and OWL, which are streamed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read_obograph(source: InputFile, inputs: InputReader, ontology: Ontology) ->
     for number in classes.filter(pl.col("id").is_null())["number"]:
         inputs.reject_row(FormatError(source.name, None, f"node {number} has no id"))
     classes = classes.drop_nulls("id").drop("number", "type").with_row_index("concept")
-    ontology.take(classes["id"], _statements(classes, source.name, inputs))
+    ontology.add(classes["id"], _statements(classes, source.name, inputs))
 
 
 def _graphs(data: bytes, name: str) -> pl.DataFrame:
@@ -55,19 +55,19 @@ def _graphs(data: bytes, name: str) -> pl.DataFrame:
 
 
 def _explain(data: bytes, name: str, error: Exception) -> FormatError:
-    """Say where a document that polars refused is broken; polars does not."""
+    """Find the position of the error in a document that polars refused; polars does not report it."""
     try:
         json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as bad:
         line = data.count(b"\n", 0, bad.start) + 1
         return FormatError(name, line, f"byte 0x{data[bad.start]:02x} is not UTF-8", hint="download it again")
     except json.JSONDecodeError as bad:
-        return FormatError(name, bad.lineno, f"broken JSON: {bad.msg}", hint="is the file whole?")
+        return FormatError(name, bad.lineno, f"invalid JSON: {bad.msg}", hint="is the file complete?")
     except RecursionError:
         pass
     found = str(error).partition("\n")[0][:200]
     return FormatError(
-        name, None, f"not shaped like OBO Graphs: {found}", hint="is this an OBO Graphs document?"
+        name, None, f"not structured as OBO Graphs: {found}", hint="is this an OBO Graphs document?"
     )
 
 
@@ -98,12 +98,12 @@ def _synonyms(classes: pl.DataFrame, name: str, inputs: InputReader) -> pl.DataF
     for node, pred, val in bad.select("id", "pred", "val").iter_rows():
         problem = f"a synonym of {node} has pred {pred!r} and val {val!r}"
         inputs.reject_row(
-            FormatError(name, None, problem, hint="pred is hasExactSynonym or alike, val a text")
+            FormatError(name, None, problem, hint="pred is hasExactSynonym or similar, val a text")
         )
     return synonyms.drop_nulls("tag").select("concept", "tag", value="val")
 
 
 def _properties(rows: pl.DataFrame) -> pl.DataFrame:
-    """Flatten the `basicPropertyValues` of rows with a `meta` column, beside their `concept`."""
+    """Flatten the `basicPropertyValues` of rows with a `meta` column, keeping `concept`."""
     pairs = rows.with_columns(pair=pl.col("meta").struct.field("basicPropertyValues")).explode("pair")
     return pairs.drop_nulls("pair").unnest("pair").select(pl.col("^concept$"), "pred", "val")

@@ -1,8 +1,8 @@
-"""Read OMOP vocabularies as Athena hands them out: `CONCEPT.csv` and `CONCEPT_SYNONYM.csv`.
+"""Read OMOP vocabularies as downloaded from Athena: `CONCEPT.csv` and `CONCEPT_SYNONYM.csv`.
 
 The files are separated by tabs in spite of their names, and quotes are data. A concept keeps its OMOP
-identifier (`omop:4329847`); the code it has in its own vocabulary (`snomedct:22298006`) is an alias, so both
-are found. Names are English in CONCEPT.csv by OMOP's rule; a synonym says its language.
+identifier (`omop:4329847`); its code in the original vocabulary (`snomedct:22298006`) is an alias, so both
+are found. Names in CONCEPT.csv are English by OMOP's rules; a synonym states its language.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LANGUAGES = {
     "4182354": "am", "4182356": "ti", "4182503": "nl", "4182504": "de", "4182507": "it", "4182511": "es",
     "4182948": "zh", "4183663": "id", "4183770": "km", "44802876": "ht",
 }  # fmt: skip
-"""OMOP's concept of a language, as its vocabulary builders use it → ISO 639-1."""
+"""OMOP concept of a language, as its vocabularies use it → ISO 639-1."""
 UNDETERMINED = "und"
-"""ISO 639 for a language that is not known."""
+"""ISO 639 code for an unknown language."""
 
 _CONCEPT = (
     "concept_id", "concept_name", "domain_id", "vocabulary_id", "concept_class_id", "standard_concept",
@@ -40,12 +40,12 @@ _NO_MATCHING_CONCEPT = "0"
 
 
 def read_omop(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: OmopSettings) -> None:
-    """Read an Athena download: its folder, its zip, or CONCEPT.csv alone (which has no synonyms)."""
+    """Read an Athena download: its folder, its zip, or only CONCEPT.csv (which has no synonyms)."""
     release = Release(path)
     concepts = release.find(r"CONCEPT\.csv")
     if concepts is None:
         raise FormatError(
-            path, None, "no CONCEPT.csv in here", hint="give the folder or zip that Athena hands out"
+            path, None, "contains no CONCEPT.csv", hint="give the folder or zip downloaded from Athena"
         )
     kept = _read_concepts(concepts, writer, inputs, settings)
     if synonyms := release.find(r"CONCEPT_SYNONYM\.csv"):
@@ -54,40 +54,40 @@ def read_omop(path: Path, writer: VocabularyWriter, inputs: InputReader, setting
 
 def _layout(source: InputFile, columns: tuple[str, ...]) -> Layout:
     return Layout(
-        "\t", columns, header=True, hint=f"is this Athena's {source.name}? Its columns are parted by tabs"
+        "\t", columns, header=True, hint=f"is this Athena's {source.name}? Its columns are separated by tabs"
     )
 
 
 def _read_concepts(
     source: InputFile, writer: VocabularyWriter, inputs: InputReader, settings: OmopSettings
 ) -> pl.DataFrame:
-    """Add the wanted concepts; return the identifier and vocabulary of each."""
+    """Add the selected concepts; return the identifier and vocabulary of each."""
     columns = [c for c in _CONCEPT if c not in ("concept_class_id", "valid_start_date", "valid_end_date")]
     kept = [pl.DataFrame(schema={"concept_id": pl.String, "source": pl.Categorical})]
-    met: dict[str, set[str]] = {"vocabulary_id": set(), "domain_id": set()}
+    seen: dict[str, set[str]] = {"vocabulary_id": set(), "domain_id": set()}
     for frame in inputs.frames(source, _layout(source, _CONCEPT), columns):
         writer.count("concepts read", frame.height)
-        for column, values in met.items():
+        for column, values in seen.items():
             values.update(frame[column].unique())
-        wanted = _wanted(_identified(frame, source, inputs), writer, settings)
-        _add_concepts(wanted, writer)
-        kept.append(wanted.select("concept_id", source=pl.col("vocabulary_id").cast(pl.Categorical)))
-    _refuse_unmet(settings.vocabularies, met["vocabulary_id"], f"{source.name} has no vocabulary")
-    _refuse_unmet(settings.domains, met["domain_id"], f"{source.name} has no domain")
+        selected = _select(_with_numeric_ids(frame, source, inputs), writer, settings)
+        _add_concepts(selected, writer)
+        kept.append(selected.select("concept_id", source=pl.col("vocabulary_id").cast(pl.Categorical)))
+    _refuse_unknown(settings.vocabularies, seen["vocabulary_id"], f"{source.name} has no vocabulary")
+    _refuse_unknown(settings.domains, seen["domain_id"], f"{source.name} has no domain")
     return pl.concat(kept)
 
 
-def _identified(frame: pl.DataFrame, source: InputFile, inputs: InputReader) -> pl.DataFrame:
+def _with_numeric_ids(frame: pl.DataFrame, source: InputFile, inputs: InputReader) -> pl.DataFrame:
     numbered = pl.col("concept_id").str.contains(r"^[0-9]+$")
     for found, name in frame.filter(~numbered).select("concept_id", "concept_name").iter_rows():
         inputs.reject_row(
-            FormatError(source.name, None, f"concept_id {found!r} of {name[:80]!r} is no number")
+            FormatError(source.name, None, f"concept_id {found!r} of {name[:80]!r} is not a number")
         )
     return frame.filter(numbered)
 
 
-def _wanted(frame: pl.DataFrame, writer: VocabularyWriter, settings: OmopSettings) -> pl.DataFrame:
-    # OMOP's NIL is a row of the table; a linker must not offer it as a concept.
+def _select(frame: pl.DataFrame, writer: VocabularyWriter, settings: OmopSettings) -> pl.DataFrame:
+    # The table contains a row for "no matching concept"; a linker must not return it as a concept.
     chosen = pl.col("concept_id") != _NO_MATCHING_CONCEPT
     if settings.vocabularies:
         chosen &= pl.col("vocabulary_id").is_in(settings.vocabularies)
@@ -119,7 +119,7 @@ def _add_concepts(rows: pl.DataFrame, writer: VocabularyWriter) -> None:
 
 
 def _prefix(vocabulary: str) -> str:
-    """The CURIE prefix of a vocabulary: `SNOMED` is `snomedct`, `RxNorm Extension` is `rxnorm_extension`."""
+    """Return the CURIE prefix: `SNOMED` is `snomedct`, `RxNorm Extension` is `rxnorm_extension`."""
     return canonical_prefix(re.sub(r"[^a-z0-9.\-]+", "_", vocabulary.lower()).strip("_.-"))
 
 
@@ -128,7 +128,7 @@ def _read_synonyms(
 ) -> None:
     for frame in inputs.frames(source, _layout(source, _SYNONYM), list(_SYNONYM)):
         writer.count("synonyms read", frame.height)
-        # A synonym that repeats the name is dropped by the writer only if both have one source.
+        # The writer drops a synonym that repeats the name only if both have the same source.
         found = frame.join(kept, on="concept_id", maintain_order="left")
         writer.add(
             found.select(
@@ -140,7 +140,7 @@ def _read_synonyms(
         )
 
 
-def _refuse_unmet(asked: tuple[str, ...], met: set[str], problem: str) -> None:
-    if unmet := sorted(set(asked) - met):
-        there = ", ".join(sorted(met)[:20]) + (", …" if len(met) > 20 else "")
-        raise ConfigError(f"{problem} {', '.join(unmet)}; it has {there}")
+def _refuse_unknown(requested: tuple[str, ...], seen: set[str], problem: str) -> None:
+    if unknown := sorted(set(requested) - seen):
+        present = ", ".join(sorted(seen)[:20]) + (", …" if len(seen) > 20 else "")
+        raise ConfigError(f"{problem} {', '.join(unknown)}; it has {present}")

@@ -1,11 +1,11 @@
-"""What the three ontology formats share: their settings, and the way from statements to a vocabulary.
+"""What the three ontology formats share: how statements become a vocabulary.
 
-Each format is taken apart into statements (a concept, a tag, a value); what they mean is decided here,
-once, so one ontology gives one vocabulary whichever file it comes in. A concept may be described in
-several places of a file, so whether it is obsolete is known only at the end: names wait until then.
+Each format is parsed into statements (concept, tag, value), which are interpreted here, so an ontology gives
+the same vocabulary in any format. A concept may be described in several places of a file, so whether it is
+obsolete is known only at the end; names are kept until then.
 
-IRIs become CURIEs by their ending, `…/HP_0000118` → `hp:0000118`. The local part must hold a digit, or
-every page with an underscore in its address would be a concept.
+IRIs become CURIEs by their ending, `…/HP_0000118` → `hp:0000118`. The local part must contain a digit;
+otherwise every page with an underscore in its address would be a concept.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sapbert.vocab.text_columns import to_curies
 from sapbert.vocab.writer import VocabularyWriter
 
 RANKS = {"name": 2, "second name": 1}
-"""Tags of names that may be the preferred one: `rdfs:label` goes before `skos:prefLabel`."""
+"""Tags of names that can be preferred: `rdfs:label` has precedence over `skos:prefLabel`."""
 STATEMENTS = {"concept": pl.UInt32, "tag": pl.String, "value": pl.String, "language": pl.String}
-"""What readers find: `concept` is a row of the ids given along, `tag` a scope, a key of `RANKS`, `xref`,
+"""Columns of statements: `concept` is a row of the accompanying ids, `tag` a scope, a key of `RANKS`, `xref`,
 `alias`, `namespace`, `obsolete` or `successor`; a null language is English."""
 _OBO = "http://www.geneontology.org/formats/oboInOwl#"
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
@@ -41,19 +41,19 @@ ANNOTATIONS = {
     f"{_OBO}hasOBONamespace": "namespace",
     "http://purl.obolibrary.org/obo/IAO_0100001": "successor",
 }
-"""IRI of an annotation property → the tag it stands for."""
+"""IRI of an annotation property → its tag."""
 DEFAULT_NAMESPACE = f"{_OBO}default-namespace"
 _PURL = "http://purl.obolibrary.org/obo/"
 _IRI = r"^.*[/#]([A-Za-z][A-Za-z0-9.\-]*(?:_[A-Za-z]+)*)_([^/#_\s]*[0-9][^/#_\s]*)$"
 
 
 class Ontology:
-    """Takes in what a reader finds in one file and hands the concepts that count to the writer."""
+    """Collects the statements of one file and passes its concepts to the writer."""
 
     def __init__(self, name: str, writer: VocabularyWriter, settings: OboSettings) -> None:
         self.name = name
         self.default_namespace: str | None = None
-        """The namespace that says nothing about a concept, because it is the ontology's own."""
+        """The namespace of the ontology itself, which is therefore no type of its concepts."""
         self._writer = writer
         self._scopes = settings.scopes
         self._counts: Counter[str] = Counter()
@@ -63,8 +63,8 @@ class Ontology:
         self._names: list[pl.DataFrame] = []
         self._namespaces: list[pl.DataFrame] = []
 
-    def take(self, ids: pl.Series, statements: pl.DataFrame) -> None:
-        """Take in concepts by the ids the file gives them, with `STATEMENTS` on them."""
+    def add(self, ids: pl.Series, statements: pl.DataFrame) -> None:
+        """Add concepts by their ids in the file, with `STATEMENTS` about them."""
         curies = concept_curies(ids)
         if curies.null_count():
             self._counts["terms without a CURIE dropped"] += curies.null_count()
@@ -74,10 +74,10 @@ class Ontology:
         rows = rows.drop_nulls(["concept_id", "value"])
         self._obsolete.append(rows.filter(pl.col("tag") == "obsolete")["concept_id"])
         self._names.append(_names(rows))
-        self._take_xrefs(rows.filter(pl.col("tag") == "xref"))
+        self._add_xrefs(rows.filter(pl.col("tag") == "xref"))
         aliases = rows.filter(pl.col("tag") == "alias")
         self._writer.add_facts("aliases", aliases.with_columns(alias=concept_curies(aliases["value"])))
-        # Who knows a concept by the id it had before must still find it.
+        # A concept must still be found by an id that it had before.
         replaced = rows.filter(pl.col("tag") == "successor")
         successors = replaced.select(concept_id=concept_curies(replaced["value"]), alias="concept_id")
         self._writer.add_facts("aliases", successors)
@@ -85,7 +85,7 @@ class Ontology:
         self._namespaces.append(namespaces.select("concept_id", type="value"))
 
     def finish(self) -> None:
-        """Hand over all that waited for the end of the file, and the counts."""
+        """Write everything that had to wait for the end of the file, and the counts."""
         seen = pl.concat(self._seen).unique().to_frame("concept_id")
         if seen.is_empty():
             self._refuse()
@@ -108,7 +108,7 @@ class Ontology:
             if number:
                 self._writer.count(what, number)
 
-    def _take_xrefs(self, rows: pl.DataFrame) -> None:
+    def _add_xrefs(self, rows: pl.DataFrame) -> None:
         # The address of a page on a concept is no CURIE; but some tools write every CURIE as a PURL.
         is_page = pl.col("value").str.contains("://", literal=True) & ~pl.col("value").str.starts_with(_PURL)
         values = rows.filter(~is_page)
@@ -121,14 +121,14 @@ class Ontology:
             raise FormatError(
                 self.name,
                 None,
-                f"no id of a term can be made a CURIE, such as {self._no_curie[:200]!r}",
-                hint="ids look like HP:0000118, IRIs end in HP_0000118",
+                f"no id of a term can be converted to a CURIE, such as {self._no_curie[:200]!r}",
+                hint="ids must look like HP:0000118, or end in HP_0000118 if they are IRIs",
             )
-        raise FormatError(self.name, None, "no term in here", hint="is this the whole ontology?")
+        raise FormatError(self.name, None, "contains no term", hint="is this the whole ontology?")
 
 
 def _names(rows: pl.DataFrame) -> pl.DataFrame:
-    """Names in every scope, as the writer takes them."""
+    """Return the names in every scope, with the columns of the writer."""
     tag = pl.col("tag")
     is_name = tag.is_in([*RANKS, *SCOPES]) & pl.col("value").str.contains(r"\S")
     language = pl.col("language").str.extract("^([A-Za-z]{2,})").str.to_lowercase()
@@ -143,7 +143,7 @@ def _names(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def concept_curies(ids: pl.Series) -> pl.Series:
-    """CURIEs of ids that are CURIEs in any spelling or IRIs; null where an id is neither."""
+    """Convert ids (CURIEs in any spelling, or IRIs) to CURIEs; null if an id is neither."""
     text = pl.col("id")
     compact = pl.when(text.str.contains(_IRI)).then(text.str.replace(_IRI, "${1}:${2}"))
     is_iri = text.str.contains("://", literal=True) | text.str.starts_with("#")

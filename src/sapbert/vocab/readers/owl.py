@@ -1,9 +1,9 @@
-"""Read OWL as RDF/XML, the form in which ontologies are published, in flat memory.
+"""Read OWL as RDF/XML, the form in which ontologies are published, in constant memory.
 
-An `owl:Class` is a child of the root with its annotations as children, so the root's children are taken
-one at a time and forgotten; all other elements (axioms on axioms, properties, individuals) go by. Entities
-declared in the file itself are common and resolved by expat, which refuses those that blow up and never
-fetches one from outside.
+An `owl:Class` is a child of the root with its annotations as children, so the children of the root are read
+one at a time and freed; all other elements (axioms about axioms, properties, individuals) are skipped.
+Entities declared in the file itself are common. expat resolves them, refuses those that expand
+exponentially, and never fetches an external one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 def _element_name(iri: str) -> str:
-    """The name ElementTree gives an element whose property is `iri`."""
+    """Return the name that ElementTree gives an element whose property is `iri`."""
     end = max(iri.rfind("#"), iri.rfind("/")) + 1
     return f"{{{iri[:end]}}}{iri[end:]}"
 
@@ -41,31 +41,33 @@ _DEFAULT_NAMESPACE = _element_name(DEFAULT_NAMESPACE)
 def read_owl(source: InputFile, inputs: InputReader, ontology: Ontology) -> None:
     """Read the named classes of an ontology."""
     with inputs.stream(source) as stream:
-        batch = _Batch()
+        pending = _PendingClasses()
         try:
             for element in _root_children(stream, source.name):
                 if element.tag == _ONTOLOGY:
                     ontology.default_namespace = element.findtext(_DEFAULT_NAMESPACE)
                 elif _is_class(element):
-                    batch.add(element)
-                    if len(batch.rows) >= ROWS_PER_BATCH:
-                        batch.hand_to(ontology)
-                        batch = _Batch()
+                    pending.add(element)
+                    if len(pending.rows) >= ROWS_PER_BATCH:
+                        pending.add_to(ontology)
+                        pending = _PendingClasses()
         except ET.ParseError as error:
-            problem = f"broken XML: {expat.ErrorString(error.code)}"
-            raise FormatError(source.name, error.position[0], problem, hint="is the file whole?") from error
-        batch.hand_to(ontology)
+            problem = f"invalid XML: {expat.ErrorString(error.code)}"
+            raise FormatError(
+                source.name, error.position[0], problem, hint="is the file complete?"
+            ) from error
+        pending.add_to(ontology)
 
 
-class _Batch:
-    """Classes and the statements on them, until there are enough for a frame."""
+class _PendingClasses:
+    """Collects classes and statements about them until there are enough for a frame."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
         self.rows: list[tuple[int, str, str | None, str | None]] = []
 
     def add(self, element: ET.Element) -> None:
-        """Add a class, unless it has no name of its own (a restriction, a union)."""
+        """Add a class, unless it is anonymous (a restriction, a union)."""
         iri = element.get(f"{_RDF}about") or f"#{element.get(f'{_RDF}ID', '')}"
         if iri == "#":
             return
@@ -78,14 +80,14 @@ class _Batch:
             elif child.tag == _DEPRECATED and (child.text or "").strip() in ("true", "1"):
                 self.rows.append((concept, "obsolete", "true", None))
 
-    def hand_to(self, ontology: Ontology) -> None:
-        """Give all of it to the ontology."""
+    def add_to(self, ontology: Ontology) -> None:
+        """Add everything to the ontology."""
         statements = pl.DataFrame(self.rows, schema=STATEMENTS, orient="row")
-        ontology.take(pl.Series(self.ids, dtype=pl.String), statements)
+        ontology.add(pl.Series(self.ids, dtype=pl.String), statements)
 
 
 def _root_children(stream: BinaryIO, name: str) -> Iterator[ET.Element]:
-    """Yield the children of rdf:RDF, each whole, and forget it when the next is asked for."""
+    """Yield the children of rdf:RDF; each is cleared when the next is read."""
     depth, root = 0, ET.Element("")
     for event, element in ET.iterparse(stream, events=("start", "end")):  # noqa: S314  # see the module
         if event == "start":
@@ -107,7 +109,7 @@ def _checked_root(root: ET.Element, name: str) -> ET.Element:
 
 
 def _is_class(element: ET.Element) -> bool:
-    """True for `owl:Class`, in the short form of RDF/XML or the long one."""
+    """Tell whether an element is an `owl:Class`, in the short or the long form of RDF/XML."""
     if element.tag == _CLASS:
         return True
     return element.tag == f"{_RDF}Description" and any(

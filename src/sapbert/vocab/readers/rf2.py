@@ -1,12 +1,13 @@
 """Read SNOMED CT: Release Format 2, the Snapshot files of a release folder or zip.
 
-A release also holds Full and Delta files, the history of every component; a Snapshot says what holds now.
-A national edition may come as an extension beside the International one. Then a component can stand in both,
-and the row of the later `effectiveTime` holds.
+A release also contains Full and Delta files with the history of every component; a Snapshot contains the
+current state. A national edition may be an extension beside the International Edition. A component can then
+be in both, and the row with the later `effectiveTime` is used.
 
-Every concept has a fully specified name, `Heart attack (disorder)`. Nobody writes the tag in brackets, so it
-becomes the concept's type and the rest is a name like another; with the tag it is not taken. Which synonym is
-preferred, language refsets say (American and British English have one each). Text definitions are no names.
+Every concept has a fully specified name, `Heart attack (disorder)`. Texts never contain the tag in
+parentheses, so it becomes the type of the concept and the rest a name; the name with the tag is not kept.
+Language refsets say which synonym is preferred (American and British English have one each). Text definitions
+are not names.
 """
 
 from __future__ import annotations
@@ -62,28 +63,28 @@ def _find(release: Release, what: str, pattern: str) -> list[InputFile]:
     raise FormatError(
         release.path,
         None,
-        f"no sct2_{what}_Snapshot*.txt in here",
-        hint="give the release zip or its Snapshot folder; Full and Delta do not tell what holds now",
+        f"contains no sct2_{what}_Snapshot*.txt",
+        hint="give the release zip or its Snapshot folder; Full and Delta contain the history",
     )
 
 
 def _refuse_two_releases(release: Release, sources: list[InputFile]) -> None:
-    """Refuse files that differ in nothing but their date."""
+    """Refuse files whose names differ only in their date."""
     undated: dict[str, str] = {}
     for source in sources:
         known = undated.setdefault(re.sub(r"_\d{8}(?=\.txt$)", "", source.name), source.name)
         if known != source.name:
             raise FormatError(
-                release.path, None, f"both {known} and {source.name} are in here", hint="give one release"
+                release.path, None, f"contains both {known} and {source.name}", hint="give one release"
             )
 
 
 def _latest(
     sources: list[InputFile], layout: tuple[str, ...], columns: list[str], inputs: InputReader
 ) -> pl.DataFrame:
-    """The row that holds for each component, active or not."""
+    """Return the current row of each component, active or not."""
     several = len(sources) > 1
-    # Identifiers of refset rows are long and many: they are taken only where they decide something.
+    # Identifiers of refset rows are long and many; they are read only if there are several files.
     taken = list(dict.fromkeys(["active", *columns, *(["id", "effectiveTime"] if several else [])]))
     frames = [pl.DataFrame(schema=dict.fromkeys(taken, pl.String))]
     for source in sources:
@@ -112,10 +113,10 @@ def _of_languages(names: pl.DataFrame, languages: tuple[str, ...]) -> pl.DataFra
     wanted = {language.lower() for language in languages}
     if "all" in wanted:
         return names
-    there = set(names["languageCode"].unique())
-    if unmet := sorted(wanted - there):
+    present = set(names["languageCode"].unique())
+    if unknown := sorted(wanted - present):
         raise ConfigError(
-            f"the release has no name in {', '.join(unmet)}; it has {', '.join(sorted(there)) or 'none'}"
+            f"the release has no name in {', '.join(unknown)}; it has {', '.join(sorted(present)) or 'none'}"
         )
     return names.filter(pl.col("languageCode").is_in(wanted))
 
@@ -123,7 +124,7 @@ def _of_languages(names: pl.DataFrame, languages: tuple[str, ...]) -> pl.DataFra
 def _ranked(
     names: pl.DataFrame, preferences: pl.DataFrame, refsets: tuple[str, ...], writer: VocabularyWriter
 ) -> pl.DataFrame:
-    """Add the rank of each name; with refsets chosen, drop the names that none of them accepts."""
+    """Add the rank of each name; if `refsets` are given, drop the names that none of them accepts."""
     ranks = (
         preferences.join(_weights(preferences, refsets), on="refsetId")
         .group_by("referencedComponentId")
@@ -134,28 +135,30 @@ def _ranked(
         accepted = ranked.filter(pl.col("rank").is_not_null())
         writer.count("descriptions in no chosen refset dropped", ranked.height - accepted.height)
         ranked = accepted
-    # Refsets prefer a fully specified name too; here it steps in where they prefer no synonym.
+    # Refsets also mark a fully specified name as preferred; it is used only if they prefer no synonym.
     synonym = pl.col("typeId") == SYNONYM
     rank = pl.when(~synonym).then(1).when(pl.col("rank") > 0).then(pl.col("rank") + 1).otherwise(0)
     return ranked.with_columns(rank=rank.cast(pl.Int32))
 
 
 def _weights(preferences: pl.DataFrame, chosen: tuple[str, ...]) -> pl.DataFrame:
-    """How much the word of a refset counts: of chosen ones, each more than all after it; else alike."""
-    there = preferences["refsetId"].unique().sort().to_list()
-    if unmet := sorted(set(chosen) - set(there)):
-        found = ", ".join(there) or "none"
-        raise ConfigError(f"the release has no language refset {', '.join(unmet)}; it has {found}")
-    weights = {refset: 1 << place for place, refset in enumerate(reversed(chosen))} or dict.fromkeys(there, 1)
+    """Return the weight of each refset: a chosen one outweighs all after it; by default all are equal."""
+    present = preferences["refsetId"].unique().sort().to_list()
+    if unknown := sorted(set(chosen) - set(present)):
+        found = ", ".join(present) or "none"
+        raise ConfigError(f"the release has no language refset {', '.join(unknown)}; it has {found}")
+    weights = {refset: 1 << place for place, refset in enumerate(reversed(chosen))} or dict.fromkeys(
+        present, 1
+    )
     columns = {"refsetId": list(weights), "weight": list(weights.values())}
     return pl.DataFrame(columns, schema={"refsetId": pl.String, "weight": pl.Int64})
 
 
 def _add_types(names: pl.DataFrame, writer: VocabularyWriter) -> None:
-    """Add semantic tags, also those of fully specified names that are not kept themselves."""
+    """Add semantic tags as types, also from fully specified names that are not kept."""
     specified = names.filter(pl.col("typeId") == FULLY_SPECIFIED)
     tagged = specified.select("conceptId", "languageCode", type=pl.col("term").str.extract(_TAGGED, 2))
-    # Translations translate the tag; a type must not have a spelling for each language.
+    # Translations translate the tag too; a type must have one spelling in all languages.
     english = pl.col("languageCode") == "en"
     one = tagged.drop_nulls().filter(english | ~english.any().over("conceptId"))
     writer.add_facts("types", one.select("type", concept_id=_CURIE))

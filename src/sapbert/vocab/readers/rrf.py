@@ -1,8 +1,8 @@
-"""Read UMLS and RxNorm: Rich Release Format, columns parted and ended by `|`, no quoting.
+"""Read UMLS and RxNorm: Rich Release Format, columns separated and terminated by `|`, no quoting.
 
-A release is found through folders, zips, the full-release zip with its nested `.nlm` zips, and files cut
-into gzip pieces (`input_files.Release`). Tradename links make the names of a brand synonyms of its ingredient
-and the other way round, all of them: the reference code kept only the last link of each concept.
+A release is found in folders, zips, the full-release zip with its nested `.nlm` zips, and files split into
+gzip pieces (`input_files.Release`). Tradename links make the names of a brand synonyms of its ingredient and
+vice versa. All links are used; the reference code kept only the last link of each concept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TRADENAME_LINKS = ("has_tradename", "tradename_of")
 
 @dataclass(frozen=True, slots=True)
 class _Edition:
-    """What tells UMLS and RxNorm apart."""
+    """The differences between UMLS and RxNorm."""
 
     prefix: str
     conso: str
@@ -45,7 +45,7 @@ class _Edition:
 
     @property
     def companions(self) -> list[str]:
-        """The files that add to the names, where they are present."""
+        """Files beside the names file that are read if they exist."""
         return [name for name in (self.rel, self.sty, self.rank, self.retired) if name]
 
 
@@ -55,7 +55,7 @@ RXNORM_TERM_TYPES = (
     "BN", "BPCK", "DF", "DFG", "GPCK", "IN", "MIN", "PIN", "SBD", "SBDC", "SBDF", "SBDFP", "SBDG", "SCD",
     "SCDC", "SCDF", "SCDFP", "SCDG", "SCDGP",
 )  # fmt: skip
-"""Term types of RxNorm's one normalized name a concept; it ranks no sources and leaves the flags empty."""
+"""Term types of the one normalized name per concept in RxNorm, which ranks no sources and sets no flags."""
 
 
 def _layout(columns: str, hint: str = "") -> Layout:
@@ -71,7 +71,7 @@ _RETIRED = _layout("CUI1 VER REL RELA MAPREASON CUI2 MAPIN")
 
 
 def read_umls(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: RrfSettings) -> None:
-    """Read a UMLS release: a META folder, MRCONSO.RRF itself, or a zip as NLM hands it out."""
+    """Read a UMLS release: a META folder, MRCONSO.RRF itself, or a zip from NLM."""
     release = _release(UMLS, path)
     ranks = _ranks(release.find(_exactly(UMLS.rank)), inputs)
     _read(UMLS, release, writer, inputs, settings, ranks)
@@ -86,7 +86,7 @@ def read_rxnorm(path: Path, writer: VocabularyWriter, inputs: InputReader, setti
 
 
 def _release(edition: _Edition, path: Path) -> Release:
-    """Find the files at `path`; MRCONSO itself brings those that lie beside it."""
+    """Find the files at `path`; for MRCONSO itself, also the files beside it."""
     release = Release(path)
     if path.name.upper().removesuffix(".GZ") == edition.conso:
         for name in edition.companions:
@@ -108,21 +108,21 @@ def _read(
     links = _tradename_links(rel, edition, inputs) if settings.tradenames and rel else _NO_LINKS
     linked = links["brand"].unique().sort()
     selection = _Selection(settings, ranks)
-    donors: list[pl.DataFrame] = []
+    brand_name_frames: list[pl.DataFrame] = []
     layout = _layout(_CONSO, hint=f"is this {edition.conso}?")
 
-    def take(frame: pl.DataFrame) -> tuple[_Found, Spooled, pl.DataFrame]:
+    def take(frame: pl.DataFrame) -> tuple[_BlockSummary, Spooled, pl.DataFrame]:
         names, found = selection.apply(frame)
         concepts = NamesByConcept.of(names, edition.prefix)
-        return found, writer.spool(concepts), _lenders(concepts, linked)
+        return found, writer.spool(concepts), _names_of_brands(concepts, linked)
 
-    for found, spooled, lenders in inputs.frames(conso, layout, _CONSO_COLUMNS, take):
-        selection.note(found, writer)
-        writer.keep(spooled)
-        donors.append(lenders)
+    for found, spooled, brand_names in inputs.frames(conso, layout, _CONSO_COLUMNS, take):
+        selection.record(found, writer)
+        writer.add_spooled(spooled)
+        brand_name_frames.append(brand_names)
     selection.check(conso, inputs)
     if not links.is_empty():
-        _add_tradenames(links, pl.concat(donors), writer)
+        _add_tradenames(links, pl.concat(brand_name_frames), writer)
     if sty:
         _read_types(sty, edition, writer, inputs)
 
@@ -130,20 +130,20 @@ def _read(
 def _find_conso(edition: _Edition, release: Release) -> InputFile:
     if conso := release.find(_exactly(edition.conso)):
         return conso
-    # A single file may have been renamed by its owner.
+    # The user may have renamed a single file.
     if len(release.members) == 1 and not release.path.is_dir():
         only = release.members[0]
         return InputFile(only.plain_name, (only,))
     hint = f"give the release folder, its zip, or {edition.conso} itself"
-    raise FormatError(release.path, None, f"no {edition.conso} in here", hint=hint)
+    raise FormatError(release.path, None, f"contains no {edition.conso}", hint=hint)
 
 
 def _exactly(name: str) -> str:
     return name.replace(".", r"\.")
 
 
-class _Found(NamedTuple):
-    """What one block held, for the report."""
+class _BlockSummary(NamedTuple):
+    """Summary of one block, for the report."""
 
     rows: int
     suppressed: int
@@ -152,29 +152,29 @@ class _Found(NamedTuple):
 
 
 class _Selection:
-    """Picks the wanted rows of MRCONSO and makes names of them; knows afterwards what was met."""
+    """Selects rows of MRCONSO, converts them to names, and records which settings matched nothing."""
 
     def __init__(self, settings: RrfSettings, ranks: pl.DataFrame) -> None:
         self._settings = settings
         self._languages = _language_codes(settings.languages)
         self._ranks = _RankTable(ranks)
-        self._unseen_languages = set(self._languages or ())
-        self._unseen_sources = set(settings.sources)
+        self._missing_languages = set(self._languages or ())
+        self._missing_sources = set(settings.sources)
         self._any_row = False
 
-    def apply(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, _Found]:
-        """Make names of the wanted rows of a block; called on several threads."""
+    def apply(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, _BlockSummary]:
+        """Convert the selected rows of a block to names; called on several threads."""
         unsuppressed = pl.col("SUPPRESS") == "N"
         wanted = frame.select(
-            asked=pl.all_horizontal(self._asked()),
+            requested=pl.all_horizontal(self._conditions()),
             kept=pl.lit(value=True) if self._settings.keep_suppressed else unsuppressed,
         )
-        kept = wanted["asked"] & wanted["kept"]
-        found = _Found(
+        kept = wanted["requested"] & wanted["kept"]
+        found = _BlockSummary(
             frame.height,
-            (wanted["asked"] & ~wanted["kept"]).arg_true().len(),
-            frozenset(frame["LAT"].unique()) if self._unseen_languages else frozenset(),
-            frozenset(frame["SAB"].unique()) if self._unseen_sources else frozenset(),
+            (wanted["requested"] & ~wanted["kept"]).arg_true().len(),
+            frozenset(frame["LAT"].unique()) if self._missing_languages else frozenset(),
+            frozenset(frame["SAB"].unique()) if self._missing_sources else frozenset(),
         )
         names = frame.filter(kept).select(
             concept_id="CUI",
@@ -190,8 +190,8 @@ class _Selection:
             return pl.lit(LANGUAGES.get(self._languages[0], self._languages[0])).cast(pl.Categorical)
         return pl.col("LAT").cast(pl.Categorical).replace(LANGUAGES)
 
-    def _asked(self) -> list[pl.Expr]:
-        """Conditions on language and source."""
+    def _conditions(self) -> list[pl.Expr]:
+        """Return conditions on language and source."""
         asked = [pl.lit(value=True)]
         if self._languages is not None:
             asked.append(pl.any_horizontal(pl.col("LAT") == language for language in self._languages))
@@ -199,30 +199,33 @@ class _Selection:
             asked.append(pl.col("SAB").is_in(self._settings.sources))
         return asked
 
-    def note(self, found: _Found, writer: VocabularyWriter) -> None:
-        """Take note of what a block held."""
+    def record(self, found: _BlockSummary, writer: VocabularyWriter) -> None:
+        """Add the summary of a block to the report."""
         writer.count("rows read", found.rows)
         if not self._settings.keep_suppressed:
             writer.count("suppressed rows dropped", found.suppressed)
         self._any_row |= found.rows > 0
-        self._unseen_languages -= found.languages
-        self._unseen_sources -= found.sources
+        self._missing_languages -= found.languages
+        self._missing_sources -= found.sources
 
     def check(self, conso: InputFile, inputs: InputReader) -> None:
-        """Refuse a file without a good row, and a language or source that is nowhere in it."""
+        """Refuse a file without a valid row, and a requested language or source that does not occur in it."""
         if not self._any_row:
             raise FormatError(
-                conso.name, None, f"all {inputs.skipped_rows:,} rows are bad", hint=inputs.skipped_examples[0]
+                conso.name,
+                None,
+                f"all {inputs.skipped_rows:,} rows are invalid",
+                hint=inputs.skipped_examples[0],
             )
-        if self._unseen_languages:
-            nowhere = ", ".join(sorted(self._unseen_languages))
-            raise ConfigError(f"{conso.name} has no name in {nowhere}; `--language all` takes every one")
-        if self._unseen_sources:
-            raise ConfigError(f"{conso.name} has no name from {', '.join(sorted(self._unseen_sources))}")
+        if self._missing_languages:
+            nowhere = ", ".join(sorted(self._missing_languages))
+            raise ConfigError(f"{conso.name} has no name in {nowhere}; `--language all` keeps all languages")
+        if self._missing_sources:
+            raise ConfigError(f"{conso.name} has no name from {', '.join(sorted(self._missing_sources))}")
 
 
 class _RankTable:
-    """MRRANK as an array, so that ranking millions of rows is one look-up each."""
+    """MRRANK as an array, so that the rank of a row is one look-up."""
 
     def __init__(self, ranks: pl.DataFrame) -> None:
         self._sources = pl.Enum(ranks["SAB"].unique().sort())
@@ -233,7 +236,7 @@ class _RankTable:
         self._ranks = table.scatter(ranks.select(self._cell()).to_series(), ranks["rank"])
 
     def rank(self) -> pl.Expr:
-        """MRRANK decides which name is preferred, then the flags of the row."""
+        """Return the rank of each row: MRRANK decides which name is preferred, then the flags of the row."""
         flags = (
             (pl.col("TS") == "P").cast(pl.Int32) * 4
             + (pl.col("STT") == "PF").cast(pl.Int32) * 2
@@ -242,14 +245,14 @@ class _RankTable:
         return pl.lit(self._ranks).gather(self._cell()) * 8 + flags + 1
 
     def _cell(self) -> pl.Expr:
-        """Where the rank of a source and term type stands; 0 for one that MRRANK does not know."""
+        """Return the position of a source and term type in the array; 0 if MRRANK does not list them."""
         source = pl.col("SAB").cast(self._sources, strict=False).to_physical().cast(pl.Int64)
         term_type = pl.col("TTY").cast(self._term_types, strict=False).to_physical()
         return (source * self._width + term_type + 1).fill_null(0)
 
 
 def _language_codes(languages: tuple[str, ...]) -> list[str] | None:
-    """The UMLS codes of `languages`; None for all."""
+    """Return the UMLS codes of `languages`; None for all."""
     if any(language.lower() == "all" for language in languages):
         return None
     of_iso = {iso: code for code, iso in LANGUAGES.items()}
@@ -257,14 +260,14 @@ def _language_codes(languages: tuple[str, ...]) -> list[str] | None:
 
 
 def _ranks(source: InputFile | None, inputs: InputReader) -> pl.DataFrame:
-    """Read MRRANK: the rank of each source and term type; empty where there is no such file."""
+    """Read MRRANK: the rank of each source and term type; empty if there is no such file."""
     if source is None:
         return pl.DataFrame(schema={"SAB": pl.String, "TTY": pl.String, "rank": pl.Int32})
     rows = pl.concat(inputs.frames(source, _RANK, ["RANK", "SAB", "TTY"]))
     ranks = rows.with_columns(rank=pl.col("RANK").cast(pl.Int32, strict=False))
     if ranks["rank"].null_count():
         line = ranks["rank"].is_null().arg_true()[0]
-        raise FormatError(source.name, line + 1, f"rank {ranks['RANK'][line]!r} is no number")
+        raise FormatError(source.name, line + 1, f"rank {ranks['RANK'][line]!r} is not a number")
     return ranks.group_by("SAB", "TTY").agg(pl.col("rank").max())
 
 
@@ -272,13 +275,13 @@ _NO_LINKS = pl.DataFrame(schema={"concept_id": pl.String, "brand": pl.String})
 
 
 def _tradename_links(source: InputFile, edition: _Edition, inputs: InputReader) -> pl.DataFrame:
-    """Pairs of concepts that are drug and brand, in both directions."""
+    """Return pairs of concepts that are drug and brand, in both directions."""
 
     def links(frame: pl.DataFrame) -> pl.DataFrame:
         ends = frame.filter(
             pl.col("RELA").is_in(TRADENAME_LINKS),
             pl.col("CUI1") != pl.col("CUI2"),
-            # RxNorm also links atoms, with no concepts named.
+            # RxNorm also links atoms; such rows name no concepts.
             pl.col("CUI1") != "",
             pl.col("CUI2") != "",
         )
@@ -288,22 +291,22 @@ def _tradename_links(source: InputFile, edition: _Edition, inputs: InputReader) 
     return pl.concat([one_way, one_way.select(concept_id="brand", brand="concept_id")]).unique()
 
 
-def _lenders(concepts: NamesByConcept, brands: pl.Series) -> pl.DataFrame:
-    """The names of those concepts that are in `brands`, which is sorted."""
+def _names_of_brands(concepts: NamesByConcept, brands: pl.Series) -> pl.DataFrame:
+    """Return the names of those concepts that are in `brands`, which is sorted."""
     ids = concepts.ids
     if ids.is_empty() or brands.is_empty():
         return concepts._replace(names=concepts.names.clear()).with_ids()
     first, last = str(ids.min()), str(ids.max())
     near = brands[brands.search_sorted(first, side="left") : brands.search_sorted(last, side="right")]
-    lending = ids.is_in(near.implode()).to_numpy()
-    # Rows that are filtered would keep the text of the whole block in memory; those that are gathered do not.
-    rows = np.flatnonzero(lending[concepts.names["concept"].to_numpy()])
+    is_brand = ids.is_in(near.implode()).to_numpy()
+    # Filtering would keep the text of the whole block in memory; gathering does not.
+    rows = np.flatnonzero(is_brand[concepts.names["concept"].to_numpy()])
     return concepts._replace(names=concepts.names[rows]).with_ids()
 
 
-def _add_tradenames(links: pl.DataFrame, donors: pl.DataFrame, writer: VocabularyWriter) -> None:
-    lent = links.join(donors.rename({"concept_id": "brand"}), on="brand")
-    writer.add_late(lent.with_columns(rank=0, scope=pl.lit("related")))
+def _add_tradenames(links: pl.DataFrame, brand_name_frames: pl.DataFrame, writer: VocabularyWriter) -> None:
+    tradenames = links.join(brand_name_frames.rename({"concept_id": "brand"}), on="brand")
+    writer.add_late(tradenames.with_columns(rank=0, scope=pl.lit("related")))
     writer.count("tradename links", links.height // 2)
 
 
@@ -315,7 +318,7 @@ def _read_types(source: InputFile, edition: _Edition, writer: VocabularyWriter, 
 
 
 def _read_retired(source: InputFile, writer: VocabularyWriter, inputs: InputReader) -> None:
-    """MRCUI: identifiers of earlier releases whose concept lives on under another one."""
+    """Read MRCUI: identifiers of earlier releases whose concept now has another identifier."""
     for frame in inputs.frames(source, _RETIRED, ["CUI1", "REL", "CUI2"]):
         moved = frame.filter(pl.col("REL") == "SY", pl.col("CUI2") != "")
         aliases = moved.select(concept_id=UMLS.prefix + pl.col("CUI2"), alias=UMLS.prefix + pl.col("CUI1"))

@@ -1,8 +1,8 @@
-"""Read a vocabulary from a table: one row a name (long), or one row a concept with its synonyms (wide).
+"""Read a vocabulary from a table: one row per name (long), or one row per concept with its synonyms (wide).
 
-Columns are found by their usual names (`COLUMNS`) or named by the user. A table with a synonyms column is
-wide: its names are preferred, its synonyms not. In a long one a column may say which names are preferred;
-without it the first name of a concept, in the order of the file, is.
+Columns are recognized by their usual names (`COLUMNS`) or given by the user. A table with a synonyms column
+is wide: its names are preferred, its synonyms are not. In a long table a column may say which names are
+preferred; without it, the first name of a concept in file order is.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from sapbert.vocab.tables import (
     ChooseColumns,
     TableBatch,
     csv_batches,
-    format_of,
+    detect_format,
+    find_table,
     jsonl_batches,
     parquet_batches,
-    table_source,
     tsv_batches,
 )
 from sapbert.vocab.text_columns import to_curies
@@ -41,28 +41,28 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "source": ("source", "sab"),
     "types": ("types", "type", "semantic_types", "semantic_type", "categories", "category"),
 }
-"""Role → names of its column, in any case; the first that a table has plays it."""
+"""Role → usual_names column names, in any case; the first one found in a table is used."""
 FLAGS = {
     **dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True),
     **dict.fromkeys(("0", "0.0", "false", "f", "no", "n", ""), False),
 }
-"""What a preferred column may hold, in any case."""
+"""Values of a preferred column, in any case."""
 _HIGHEST_RANK = 2**31 - 1
 
 
 def read_table(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: TableSettings) -> None:
     """Read a TSV, CSV, JSONL or Parquet table or a BioSyn dictionary, plain or `.gz`."""
-    source = table_source(path)
-    kind = settings.format or format_of(source, inputs, hint="give --format")
+    source = find_table(path)
+    kind = settings.format or detect_format(source, inputs, hint="give --format")
     if kind == "biosyn":
-        told = BiosynSettings(
+        biosyn_settings = BiosynSettings(
             prefix=settings.prefix, language=settings.language or "en", source=settings.source
         )
-        read_biosyn(source, writer, inputs, told)
+        read_biosyn(source, writer, inputs, biosyn_settings)
         return
     rows = 0
     for batch in _batches(path, source, kind, inputs, settings):
-        _add(batch, rows, source, writer, inputs, settings)
+        _add_batch(batch, rows, source, writer, inputs, settings)
         rows += batch.frame.height
     if not rows and not inputs.skipped_rows:
         raise FormatError(source.name, None, "there are no rows below the header")
@@ -71,7 +71,7 @@ def read_table(path: Path, writer: VocabularyWriter, inputs: InputReader, settin
 def _batches(
     path: Path, source: InputFile, kind: Format, inputs: InputReader, settings: TableSettings
 ) -> Iterator[TableBatch]:
-    choose: ChooseColumns = partial(_choose, settings, source)
+    choose: ChooseColumns = partial(_choose_columns, settings, source)
     if kind == "tsv":
         return tsv_batches(source, inputs, choose)
     if kind == "csv":
@@ -81,21 +81,21 @@ def _batches(
     return parquet_batches(path, source, inputs, choose)
 
 
-def _choose(settings: TableSettings, source: InputFile, found: list[str]) -> dict[str, str]:
-    """Give each role its column; only an id and a name or synonyms are indispensable."""
-    spelled = {column.strip().lstrip("#").strip().lower(): column for column in reversed(found)}
+def _choose_columns(settings: TableSettings, source: InputFile, found: list[str]) -> dict[str, str]:
+    """Map roles to columns; only an id and a name are required."""
+    by_lowercase = {column.strip().lstrip("#").strip().lower(): column for column in reversed(found)}
     roles: dict[str, str] = {}
-    for role, usual in COLUMNS.items():
-        asked: str | None = getattr(settings, f"{role}_column")
-        column = next((spelled[name] for name in usual if name in spelled), None)
-        if asked is not None:
-            column = asked if asked in found else spelled.get(asked.lower())
+    for role, usual_names in COLUMNS.items():
+        requested: str | None = getattr(settings, f"{role}_column")
+        column = next((by_lowercase[name] for name in usual_names if name in by_lowercase), None)
+        if requested is not None:
+            column = requested if requested in found else by_lowercase.get(requested.lower())
         elif role in ("language", "source") and getattr(settings, role) is not None:
             continue
         if column is not None:
             roles[role] = column
-        elif asked is not None or role in ("id", "name"):
-            problem = f"no {role} column" if asked is None else f"no column {asked!r}"
+        elif requested is not None or role in ("id", "name"):
+            problem = f"no {role} column" if requested is None else f"no column {requested!r}"
             columns = ", ".join(found)[:300] or "none"
             raise FormatError(
                 source.name,
@@ -106,7 +106,7 @@ def _choose(settings: TableSettings, source: InputFile, found: list[str]) -> dic
     return roles
 
 
-def _add(
+def _add_batch(
     batch: TableBatch,
     before: int,
     source: InputFile,
@@ -114,7 +114,7 @@ def _add(
     inputs: InputReader,
     settings: TableSettings,
 ) -> None:
-    frame = _one_id_a_row(batch.frame.with_row_index("row"), settings.separator)
+    frame = _one_id_per_row(batch.frame.with_row_index("row"), settings.separator)
     frame = frame.with_columns(to_curies(frame["id"], prefix=settings.prefix).alias("concept_id"))
     if "preferred" in frame.columns:
         flag = pl.col("preferred").fill_null("").str.strip_chars().str.to_lowercase()
@@ -123,25 +123,25 @@ def _add(
         frame = frame.with_columns(flag=pl.lit(value=True))
     good = pl.col("concept_id").is_not_null() & pl.col("flag").is_not_null()
     for row in frame.filter(~good).iter_rows(named=True):
-        inputs.reject_row(_explained(row, source, batch.line(row["row"]), settings))
+        inputs.reject_row(_bad_row_error(row, source, batch.line(row["row"]), settings))
     rank = pl.when("flag").then(_HIGHEST_RANK - before - pl.col("row").cast(pl.Int64)).otherwise(0)
     _write(frame.filter(good).with_columns(rank=rank.cast(pl.Int32)), writer, settings)
 
 
-def _one_id_a_row(frame: pl.DataFrame, separator: str) -> pl.DataFrame:
+def _one_id_per_row(frame: pl.DataFrame, separator: str) -> pl.DataFrame:
     if not frame["id"].str.contains(separator, literal=True).any():
         return frame
     return frame.with_columns(pl.col("id").str.split(separator)).explode("id")
 
 
-def _explained(
+def _bad_row_error(
     row: Mapping[str, str | None], source: InputFile, line: int, settings: TableSettings
 ) -> FormatError:
     found = (row["id"] or "").strip()
     if row["concept_id"] is not None:
         problem = f"preferred is {row['preferred']!r}"
         return FormatError(
-            source.name, line, problem, hint="1/0, true/false or yes/no; or give another column"
+            source.name, line, problem, hint="use 1/0, true/false or yes/no, or choose another column"
         )
     if not found:
         return FormatError(source.name, line, "the id is empty")
@@ -149,18 +149,20 @@ def _explained(
         return FormatError(
             source.name, line, f"the id {found[:80]!r} has no prefix", hint="give one: --prefix mesh"
         )
-    return FormatError(source.name, line, f"{found[:80]!r} is no id", hint="an id looks like mesh:D009203")
+    return FormatError(
+        source.name, line, f"{found[:80]!r} is not an id", hint="an id looks like mesh:D009203"
+    )
 
 
 def _write(rows: pl.DataFrame, writer: VocabularyWriter, settings: TableSettings) -> None:
     rows = rows.with_columns(_language(rows, settings), _source(rows, settings))
-    about = ["concept_id", "rank", "language", "source"]
-    names = rows.select(*about, "name").filter(pl.col("name").str.strip_chars() != "")
+    shared_columns = ["concept_id", "rank", "language", "source"]
+    names = rows.select(*shared_columns, "name").filter(pl.col("name").str.strip_chars() != "")
     if nameless := rows.height - names.height:
         writer.count("rows without a name", nameless)
     if "synonyms" in rows.columns:
-        more = _exploded(rows, "synonyms", settings.separator).select(*about, name="synonyms")
-        names = pl.concat([names, more.with_columns(rank=pl.lit(0, pl.Int32))]).sort("concept_id")
+        synonyms = _exploded(rows, "synonyms", settings.separator).select(*shared_columns, name="synonyms")
+        names = pl.concat([names, synonyms.with_columns(rank=pl.lit(0, pl.Int32))]).sort("concept_id")
     writer.add(names)
     if "types" in rows.columns:
         types = _exploded(rows, "types", settings.separator).select("concept_id", type="types")
@@ -177,9 +179,9 @@ def _exploded(rows: pl.DataFrame, column: str, separator: str) -> pl.DataFrame:
 def _language(rows: pl.DataFrame, settings: TableSettings) -> pl.Expr:
     if "language" not in rows.columns:
         return pl.lit((settings.language or "en").lower()).alias("language")
-    told = pl.col("language").fill_null("").str.strip_chars()
-    iso = told.str.to_uppercase().replace(LANGUAGES).str.to_lowercase()
-    return pl.when(told == "").then(pl.lit("en")).otherwise(iso).alias("language")
+    value = pl.col("language").fill_null("").str.strip_chars()
+    iso = value.str.to_uppercase().replace(LANGUAGES).str.to_lowercase()
+    return pl.when(value == "").then(pl.lit("en")).otherwise(iso).alias("language")
 
 
 def _source(rows: pl.DataFrame, settings: TableSettings) -> pl.Expr:
@@ -188,5 +190,5 @@ def _source(rows: pl.DataFrame, settings: TableSettings) -> pl.Expr:
     prefix = pl.col("concept_id").str.extract("^([^:]*)", 1)
     if "source" not in rows.columns:
         return prefix.alias("source")
-    told = pl.col("source").fill_null("").str.strip_chars()
-    return pl.when(told == "").then(prefix).otherwise(told).alias("source")
+    value = pl.col("source").fill_null("").str.strip_chars()
+    return pl.when(value == "").then(prefix).otherwise(value).alias("source")
