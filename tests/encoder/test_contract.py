@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapbert.encoder import onnx, transformer
+from sapbert.encoder.forward import BatchLimits
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.protocols import Encoder
@@ -54,10 +55,10 @@ def test_small_windows_and_batches_keep_the_order(
 ) -> None:
     names = [f"{WORDS[i % 20]} {' '.join(WORDS[: i % 7])}" for i in range(100)]
     whole = encoder.encode(names)
-    for module, budget in ((transformer, {"cpu": 11}), (onnx, 11)):
+    for module in (transformer, onnx):
         monkeypatch.setattr(module, "_WINDOW", 7)
-        monkeypatch.setattr(module, "_BATCH_TOKENS", budget)
-    monkeypatch.setattr(transformer, "_BATCH_ROWS", 3)
+    monkeypatch.setattr(onnx, "_BATCH_TOKENS", 11)
+    monkeypatch.setattr(transformer, "inference_limits", lambda device: BatchLimits(tokens=11, names=3))
 
     np.testing.assert_allclose(encoder.encode(names), whole, atol=1e-5)
 

@@ -94,7 +94,7 @@ def test_a_graph_that_gives_other_vectors_is_refused(
     monkeypatch.setattr(export, "_trace", lambda encoder: wrong)
     model = tiny_bert(tmp_path / "model", seed=1)
     with pytest.raises(
-        ArtifactError, match=r"model: no export: .* other vectors than torch \(cosine -?0\.\d+\)"
+        ArtifactError, match=r"model cannot be exported: .* other vectors than torch \(cosine -?0\.\d+\)"
     ):
         export_model(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -109,7 +109,7 @@ def test_a_tokenizer_in_plain_python_is_refused(tmp_path: Path) -> None:
     tokenizer = BertJapaneseTokenizer(str(letters), **options)  # type: ignore[no-untyped-call]  # left untyped
     tokenizer.save_pretrained(folder)
 
-    with pytest.raises(ArtifactError, match=r"model: its tokenizer is plain Python and cannot be exported"):
+    with pytest.raises(ArtifactError, match=r"model: the tokenizer is pure Python and cannot be exported"):
         export_model(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

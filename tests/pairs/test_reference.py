@@ -162,7 +162,7 @@ def test_the_reference_codes_own_file_is_read_with_a_prefix(read_text: ReadText)
 
 
 def test_a_missing_prefix_is_hinted_at(read_text: ReadText) -> None:
-    with pytest.raises(FormatError, match=r"^text\.txt:2: 'C0009443' is no identifier .* \(give --prefix\)"):
+    with pytest.raises(FormatError, match=r"^text\.txt:2: 'C0009443' is not an id .* \(give --prefix\)"):
         read_text(b"umls:C1||a||b\nC0009443||cold||sniffles\n")
 
 
@@ -192,7 +192,7 @@ def test_bad_lines_can_be_skipped_and_are_counted(read_text: ReadText) -> None:
 def test_a_file_without_a_pair_is_an_error_and_leaves_nothing(
     read_text: ReadText, tmp_path: Path, content: bytes
 ) -> None:
-    with pytest.raises(SapbertError, match="no pair of two different names in here"):
+    with pytest.raises(SapbertError, match="no pair of two different names"):
         read_text(content)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 

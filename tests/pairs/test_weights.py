@@ -67,7 +67,7 @@ def test_a_fraction_is_the_chance_of_one_more(tmp_path: Path) -> None:
 
 
 def test_a_source_that_no_name_has_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no name is from LYA, only from HGNC, LAY, MSH"):
+    with pytest.raises(ConfigError, match="no name is from the source LYA, only from HGNC, LAY, MSH"):
         draw(tmp_path, ROWS, LYA=3)
     assert not (tmp_path / "pairs").exists()
 

@@ -1,7 +1,8 @@
 """Encode names with any Hugging Face encoder, in torch.
 
-Names are sorted by length and batched under a token budget (`tokens.batching`), so a name's vector must not
-depend on its company; that is why mean-all-tokens pads every name to the full length, as the reference does.
+Names are sorted by length and batched under a token budget (`tokens.batching`), so the vector of a name must
+not depend on the other names of its batch. That is why mean-all-tokens pads every name to the maximum length,
+as the reference code does.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from sapbert.tokens.pooling import Pooling
 from sapbert.tokens.tokenizer import tokenize_names, valid_texts
 
 DEFAULT_MAX_LENGTH = 64
-"""Tokens of a name that count where neither the caller nor the folder says."""
+"""Maximum tokens per name if neither the caller nor the model folder sets it."""
 _WINDOW = 16_384
-"""Names tokenized and sorted together: enough to fill batches, little enough to keep memory flat."""
-_SHAPING = (
+"""Names tokenized and sorted together: enough to fill batches, few enough to bound memory."""
+_VECTOR_SETTINGS = (
     "model_type",
     "num_attention_heads",
     "hidden_act",
@@ -43,33 +44,33 @@ _SHAPING = (
     "layer_norm_eps",
     "norm_eps",
 )
-"""Settings that change vectors while weights stay. All of them would change with transformers' version."""
+"""Settings of the model that change vectors without changing weights. A digest of all settings would change
+with the version of transformers."""
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, names: Sequence[str], *, max_length: int) -> TokenRows:
-    """Split names into tokens, special ones included, at most `max_length` each; the rest is cut off."""
+    """Return the tokens of each name, with special tokens, truncated to `max_length`."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         texts = valid_texts(names)
         encoded = tokenizer(texts, truncation=True, max_length=max_length, return_special_tokens_mask=True)
         return TokenRows.of(encoded["input_ids"], encoded["special_tokens_mask"])
-    # The same through transformers is single-threaded around this call, and starves a GPU.
+    # Calling it through transformers is single-threaded and too slow for a GPU.
     set_truncation(tokenizer, max_length)
     return tokenize_names(backend, names)
 
 
 def set_truncation(tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
-    """Let the tokenizer inside cut names and not pad them; no thread may be using it."""
+    """Make the fast tokenizer truncate names and not pad them; no other thread may be using it."""
     backend = tokenizer.backend_tokenizer
     backend.enable_truncation(max_length, direction=tokenizer.truncation_side)
     backend.no_padding()
 
 
 class TransformerEncoder:
-    """Turns names into unit vectors; fits `protocols.Encoder`.
+    """Encodes names as unit vectors; implements `protocols.Encoder`.
 
-    It encodes on the device its model is on. A model that is being trained may be given: it is put in
-    evaluation mode while encoding.
+    It encodes on the device of its model. A model in training mode is put in evaluation mode while encoding.
     """
 
     def __init__(
@@ -82,11 +83,10 @@ class TransformerEncoder:
         dtype: torch.dtype = torch.float32,
         sparse_weight: float = 0.0,
     ) -> None:
-        """Pool by `pooling`, read the first `max_length` tokens of a name, and compute in `dtype`.
+        """Use the first `max_length` tokens of a name, and compute in `dtype`.
 
-        With `torch.bfloat16` matrix products are in half precision: on a GPU many times faster for a BERT
-        (`gpu.stream`), and vectors differ in the third digit. They stay comparable, so the fingerprint is
-        the same.
+        With `torch.bfloat16`, matrix products are in half precision: on a GPU many times faster for a BERT
+        (`gpu.stream`). Vectors differ in the third digit and stay comparable, so the fingerprint is the same.
         """
         least, limit = tokenizer.num_special_tokens_to_add() + 1, max_input_tokens(model)
         if max_length < least or (limit is not None and max_length > limit):
@@ -97,7 +97,7 @@ class TransformerEncoder:
         self.pooling = pooling
         self.max_length = max_length
         self.sparse_weight = sparse_weight
-        """What spelling counts beside its vectors, where that was learned with it."""
+        """Weight of the n-gram score relative to the dense score, if it was learned with the encoder."""
         self._dtype = dtype
 
     @classmethod
@@ -110,18 +110,18 @@ class TransformerEncoder:
         device: str | torch.device | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> TransformerEncoder:
-        """Load an encoder from a folder or the hub, as it was trained to be used unless told otherwise.
+        """Load an encoder from a folder or the hub.
 
-        Where the folder does not say, pooling is cls and `DEFAULT_MAX_LENGTH` tokens count. The device is
-        the GPU if there is one.
+        Pooling and maximum length default to those in the folder, else to cls and `DEFAULT_MAX_LENGTH`. The
+        device defaults to the GPU if there is one.
         """
         model, tokenizer = load_encoder(name_or_path)
         folder = settings_folder(name_or_path)
         if pooling is None:
             pooling = stored_pooling(folder) or Pooling.CLS
         if max_length is None:
-            wanted, limit = stored_max_length(folder) or DEFAULT_MAX_LENGTH, max_input_tokens(model)
-            max_length = wanted if limit is None else min(wanted, limit)
+            stored, limit = stored_max_length(folder) or DEFAULT_MAX_LENGTH, max_input_tokens(model)
+            max_length = stored if limit is None else min(stored, limit)
         module: nn.Module = model
         module.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         return cls(
@@ -140,19 +140,19 @@ class TransformerEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of weights, tokenizer, pooling and longest name; computed anew, as training changes it."""
+        """Digest of weights, tokenizer, pooling and maximum length; computed on each call."""
         config = self.model.config
-        parts = {name: str(getattr(config, name)) for name in _SHAPING if hasattr(config, name)}
+        parts = {name: str(getattr(config, name)) for name in _VECTOR_SETTINGS if hasattr(config, name)}
         parts |= {"pooling": self.pooling.value, "max_length": str(self.max_length)}
         parts |= {"weights": _weights_digest(self.model), "tokenizer": _tokenizer_digest(self.tokenizer)}
         return fingerprint_of(parts)
 
     def encode(self, names: Sequence[str], *, on_progress: OnProgress | None = None) -> NDArray[np.float32]:
-        """Return one unit vector a name, in the order given.  # (names, dimension)
+        """Return one unit vector per name, in the order given.  # (names, dimension)
 
-        A name given several times is computed once; an empty name has a vector too.
+        Repeated names are computed once; an empty name has a vector too.
         """
-        with _evaluating(self.model), torch.inference_mode():
+        with _evaluation_mode(self.model), torch.inference_mode():
             return encode_distinct(
                 names,
                 self._stream(len(names)) or partial(map, self._encode_window),
@@ -205,7 +205,7 @@ class TransformerEncoder:
 
 
 @contextmanager
-def _evaluating(model: PreTrainedModel) -> Iterator[None]:
+def _evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
     training = model.training
     if training:
         model.train(mode=False)
@@ -228,6 +228,6 @@ def _weights_digest(model: PreTrainedModel) -> str:
 def _tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     content: dict[str, Any] = json.loads(backend.to_str()) if backend is not None else tokenizer.get_vocab()
-    # Both are left over from the last call.
+    # Truncation and padding are left over from the last call.
     kept = {key: value for key, value in content.items() if key not in ("truncation", "padding")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

@@ -1,16 +1,16 @@
-"""The pairs artifact: plain numpy arrays, mapped into memory, read without polars.
+"""The pairs artifact: memory-mapped numpy arrays, read without polars.
 
-Training runs on bare GPU machines, so this needs numpy alone; and it must start at once on
-twelve million pairs, so nothing is parsed: names are UTF-8 bytes with offsets, pairs are row numbers.
+Training runs on GPU machines with few packages, so this needs only numpy. It must start at once on twelve
+million pairs, so nothing is parsed: names are UTF-8 bytes with offsets, pairs are row numbers.
 
-| file | type | what |
+| file | type | content |
 |---|---|---|
-| `names.npy` | uint8 | the folded names, one after the other, as UTF-8 |
-| `offsets.npy` | int64 (names + 1) | where each begins |
-| `concepts.npy` | int32 (names) | the number of the concept each belongs to; rows of a concept lie together |
-| `concept_ids.npy`, `concept_offsets.npy` | uint8, int64 | the identifiers of the concepts, stored likewise |
-| `pairs.npy` | int32 (pairs, 2) | two rows of names of one concept |
-| `homonyms.npy` | int32 (rows, 2) | a row whose text names several concepts, and the group with that text |
+| `names.npy` | uint8 | the folded names, concatenated, as UTF-8 |
+| `offsets.npy` | int64 (names + 1) | start of each name |
+| `concepts.npy` | int32 (names) | number of the concept of each name; rows of a concept are contiguous |
+| `concept_ids.npy`, `concept_offsets.npy` | uint8, int64 | the ids of the concepts, stored like names |
+| `pairs.npy` | int32 (pairs, 2) | rows of two names of one concept |
+| `homonyms.npy` | int32 (rows, 2) | row of a name whose text belongs to several concepts, and its group |
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Pairs:
     homonyms: NDArray[np.int32]
     """Rows of ambiguous names, ascending, with the group of each.  # (rows, 2)"""
     _by_group: list[NDArray[Any]] = field(default_factory=list)
-    """Rows of ambiguous names by group, and where each group begins; made when first asked for."""
+    """Rows of ambiguous names by group, and the start of each group; computed on first use."""
 
     @classmethod
     def open(cls, path: Path | str, *, verify: bool = True) -> Pairs:
-        """Map the artifact written by `sapbert pairs` into memory, checking that it is whole."""
+        """Open the artifact written by `sapbert pairs`; `verify` compares checksums."""
         folder = Path(path)
         manifest = load_manifest(folder, kind=KIND, verify=verify)
 
@@ -68,24 +68,24 @@ class Pairs:
         return len(self.pairs)
 
     def share_concept(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-        """Tell which of some names have a concept in common, also through an ambiguous text.
+        """Return which names share a concept, also through an ambiguous text.
 
-        "cold" names an infection and a temperature: it is no negative of the names of either, whichever
-        of the two it was drawn for.  # (rows, rows)
+        "cold" is the name of an infection and of a temperature: it is not a negative for the names of either
+        concept, whichever of the two it was drawn for.  # (rows, rows)
         """
-        own = self.concepts[rows]
+        row_concepts = self.concepts[rows]
         position, concept = self._other_concepts(rows)
         position = np.concatenate([np.arange(len(rows)), position])
-        concept = np.concatenate([own, concept])
-        shared: NDArray[np.bool_] = own[:, None] == own
-        # Of names with several concepts there are few, so each of these concepts is held against all.
+        concept = np.concatenate([row_concepts, concept])
+        shared: NDArray[np.bool_] = row_concepts[:, None] == row_concepts
+        # Few names have several concepts, so each of their concepts is compared with all.
         some, every = np.nonzero(concept[len(rows) :, None] == concept)
         some = position[len(rows) + some]
         shared[some, position[every]] = shared[position[every], some] = True
         return shared
 
     def _other_concepts(self, rows: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """The concepts that ambiguous texts among some names have, and the position of each in `rows`."""
+        """Return every concept of the ambiguous names in `rows`, and the position of its name in `rows`."""
         if not len(self.homonyms):
             return np.empty(0, np.int64), np.empty(0, np.int32)
         at = np.minimum(np.searchsorted(self.homonyms[:, 0], rows), len(self.homonyms) - 1)

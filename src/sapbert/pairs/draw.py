@@ -1,12 +1,12 @@
-"""Turn a vocabulary into positive pairs: two names of one concept.
+"""Draw positive pairs from a vocabulary: two names of one concept.
 
-Names are folded; those of a concept that fold alike teach nothing, so the first is kept, and a concept left
-with one name yields no pair. Negatives are not made here: they are the other concepts of a batch. For
-them, names whose text belongs to several concepts are recorded (`Pairs.homonyms`).
+Names are folded. Names of a concept with the same folded text would train nothing, so only the first is kept;
+a concept left with one name has no pair. Negatives are not made here: they are the names of other concepts in
+a batch. For them, names whose text belongs to several concepts are recorded (`Pairs.homonyms`).
 
-The vocabulary is worked through part by part, so memory does not grow with it but for eight bytes a name,
-by which equal texts of different concepts are found: a 64-bit hash. Two different texts that happen to
-hash alike (odds of one in a hundred thousand over all of UMLS) are merely not used as negatives.
+The vocabulary is processed part by part, so memory does not grow with it, except for a 64-bit hash per name,
+by which equal texts of different concepts are found. Two different texts with the same hash (odds of one in a
+hundred thousand over all of UMLS) are only not used as negatives of each other.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from sapbert.vocab.vocabulary import Vocabulary
 
 
 class Names(NamedTuple):
-    """The distinct folded names of some whole concepts."""
+    """The distinct folded names of several complete concepts."""
 
     texts: pl.Series
     concepts: NDArray[np.int64]
-    """The concept of each name, numbered from 0."""
+    """Number of the concept of each name, from 0."""
     languages: NDArray[np.int64]
-    """A number for each name that changes where the language does."""
+    """A number per name that changes when the language changes."""
     ids: pl.Series
-    """The identifier of each concept."""
+    """The id of each concept."""
     hashes: NDArray[np.uint64]
-    """Of texts."""
+    """Hash of each text."""
     weights: NDArray[np.float64] | None = None
-    """How often pairs with each name come; None for once."""
+    """Number of times that pairs with each name are drawn; None means once."""
 
     @classmethod
     def of(cls, concept_ids: pl.Series, texts: pl.Series) -> Self:
-        """Number the concepts of distinct names; rows of a concept must lie together."""
+        """Number the concepts of distinct names; rows of a concept must be contiguous."""
         concepts = concept_ids.rle_id().to_numpy().astype(np.int64)
         starts = np.flatnonzero(np.diff(concepts, prepend=-1))
         hashes = texts.hash().to_numpy()
@@ -97,12 +97,12 @@ def _refuse_unknown_sources(vocabulary: Vocabulary, weights: Mapping[str, float]
         for source in weights:
             if source not in known:
                 raise ConfigError(
-                    f"{vocabulary.path}: no name is from {source}, only from {', '.join(known)}"
+                    f"{vocabulary.path}: no name is from the source {source}, only from {', '.join(known)}"
                 )
 
 
 def _draw_part(part: Path, settings: PairSettings) -> tuple[Names, NDArray[np.int64]]:
-    """The names of a part of the vocabulary and the pairs drawn of them; called on several threads."""
+    """Return the names of a part of the vocabulary and the pairs drawn from them. Thread-safe."""
     names = _distinct_names(part, settings)
 
     def keys(concepts: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -124,7 +124,7 @@ def _draw_part(part: Path, settings: PairSettings) -> tuple[Names, NDArray[np.in
 
 
 def _distinct_names(part: Path, settings: PairSettings) -> Names:
-    """Fold the names of some whole concepts and keep of each concept the distinct ones, in their order."""
+    """Fold the names of complete concepts and keep the distinct names of each concept, in their order."""
     columns = {
         "concept_id": True,
         "name": True,
@@ -143,7 +143,7 @@ def _distinct_names(part: Path, settings: PairSettings) -> Names:
         languages = frame["language"].filter(kept).rle_id().to_numpy().astype(np.int64)
     weights = None
     if settings.weights:
-        # A name that several sources have comes as often as the largest of them says.
+        # A name of several sources has the largest of their weights.
         each = frame["source"].cast(pl.String).replace_strict(settings.weights, default=1.0)
         named = pl.DataFrame({"concept": concepts, "text": texts, "weight": each})
         largest = named.select(pl.col("weight").max().over("concept", "text")).to_series()
@@ -159,7 +159,7 @@ def _distinct_names(part: Path, settings: PairSettings) -> Names:
 
 
 class PairsWriter:
-    """Writes the arrays of a pairs artifact piece by piece."""
+    """Writes the arrays of a pairs artifact part by part."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
@@ -185,23 +185,23 @@ class PairsWriter:
     def __exit__(self, *error: object) -> None:
         if error[0] is None:
             self._write_homonyms()
-        self._stack.__exit__(*error)  # type: ignore[arg-type]  # the three that were given
+        self._stack.__exit__(*error)  # type: ignore[arg-type]  # the three arguments of __exit__
 
     @property
     def concepts(self) -> int:
-        """Concepts written so far."""
+        """Number of concepts written so far."""
         return self._ids.rows
 
     @property
     def pairs(self) -> int:
-        """Pairs written so far."""
+        """Number of pairs written so far."""
         return self._pairs.rows
 
     def add(self, names: Names, pairs: NDArray[np.int64]) -> None:
-        """Append whole concepts and pairs of their names, as row numbers within `names`."""
+        """Append complete concepts and pairs of their names, as row numbers in `names`."""
         first_name = self._names.rows
         if first_name + len(names.texts) >= 2**31:
-            raise SapbertError("more than two thousand million names do not fit one pairs artifact")
+            raise SapbertError("a pairs artifact has at most 2**31 names; use a smaller vocabulary")
         self._concepts.append(_shifted(names.concepts, self.concepts))
         self._pairs.append(_shifted(pairs, first_name))
         append_texts(names.texts, self._names)
@@ -211,7 +211,7 @@ class PairsWriter:
             self._draft.sync_in_background(self._path / f"{name}.npy")
 
     def counts(self) -> dict[str, int]:
-        """What was written."""
+        """Return counts for the manifest."""
         return {
             "pairs": self.pairs,
             "names": self._names.rows,
@@ -229,7 +229,7 @@ class PairsWriter:
         sizes = np.diff(starts, append=len(order))
         order, sizes = order[np.repeat(sizes > 1, sizes)], sizes[sizes > 1]
         first = np.minimum.reduceat(order, np.cumsum(sizes) - sizes)
-        # Groups are numbered by their first row, so that the numbers do not depend on the hash.
+        # Groups are numbered by their first row, so that the numbers do not depend on the hash function.
         begins = np.zeros(len(rows), np.bool_)
         begins[first] = True
         groups = np.full(len(rows), -1)
@@ -240,5 +240,5 @@ class PairsWriter:
 
 
 def _shifted(numbers: NDArray[np.int64], by: int) -> NDArray[np.int32]:
-    """`numbers + by` in one pass over memory; the sum fits."""
+    """Return `numbers + by` in one pass over memory; the sum must fit in 32 bits."""
     return np.add(numbers, by, dtype=np.int32, casting="unsafe")

@@ -1,7 +1,7 @@
-"""The reference code's own file of pairs: one `id||name||name` a line.
+"""Read and write the pairs file of the SapBERT reference code: one `id||name||name` per line.
 
-Written for users of other SapBERT copies and read so that pairs made elsewhere train here. The format
-cannot hold a name with `||` in it, or with `|` beside a separator; such pairs are left out and counted.
+Written for other SapBERT implementations, and read so that pairs made elsewhere can be trained on. The format
+cannot represent a name that contains `||`, or a `|` next to a separator; such pairs are left out and counted.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.tables import find_table, text_lines
 from sapbert.vocab.text_columns import fold_names, to_curies
 
-_PAIRS_AT_A_TIME = 500_000
+_PAIRS_PER_BLOCK = 500_000
 
 
 def write_reference(pairs: Pairs, target: Path, *, overwrite: bool = False) -> int:
-    """Write `pairs` as text to `target`, whole or not at all; return how many could not be written."""
+    """Write `pairs` as text to `target`, atomically; return the number of pairs left out."""
     left_out = 0
     with create_file(target, overwrite=overwrite) as partial, open(partial, "wb") as file:
-        for start in range(0, len(pairs), _PAIRS_AT_A_TIME):
-            lines = _lines(pairs, start, min(start + _PAIRS_AT_A_TIME, len(pairs)))
-            # Of three bars in a row nobody can tell which two are the separator.
+        for start in range(0, len(pairs), _PAIRS_PER_BLOCK):
+            lines = _lines(pairs, start, min(start + _PAIRS_PER_BLOCK, len(pairs)))
+            # In three consecutive bars it is ambiguous which two are the separator.
             clear = ~lines.str.contains("|||", literal=True)
             whole = lines.filter(clear & (lines.str.count_matches("||", literal=True) == 2))
             left_out += len(lines) - len(whole)
@@ -39,7 +39,7 @@ def write_reference(pairs: Pairs, target: Path, *, overwrite: bool = False) -> i
 def read_reference(
     path: Path, target: Path, inputs: InputReader, *, prefix: str | None = None, overwrite: bool = False
 ) -> Pairs:
-    """Make a pairs artifact at `target` of the text file at `path` and open it.
+    """Convert the text file at `path` to a pairs artifact at `target` and open it.
 
     Identifiers without a prefix get `prefix` (`umls` for the reference's own files).
     """
@@ -64,7 +64,7 @@ def read_reference(
 
 def _lines(pairs: Pairs, start: int, stop: int) -> pl.Series:
     rows = pairs.pairs[start:stop]
-    # Pairs lie in the order of their concepts, so their names lie close together.
+    # Pairs are in the order of their concepts, so their names are close together.
     first, last = int(rows.min()), int(rows.max()) + 1
     texts = pl.Series(pairs.names.span(first, last))
     concepts = pairs.concepts[rows[:, 0]]
@@ -97,7 +97,7 @@ def _parse(source: InputFile, inputs: InputReader, prefix: str | None) -> pl.Dat
         )
     rows = pl.concat(frames)
     if rows.is_empty():
-        raise SapbertError(f"{source.name}: no pair of two different names in here")
+        raise SapbertError(f"{source.name}: no pair of two different names")
     return rows
 
 
@@ -107,6 +107,6 @@ _FIELD_NAMES = {"field_0": "id", "field_1": "left", "field_2": "right"}
 def _bad_line(name: str, line: int, text: str, *, shaped: bool) -> FormatError:
     if shaped:
         return FormatError(
-            name, line, f"{text.split('||')[0]!r} is no identifier with a prefix", hint="give --prefix"
+            name, line, f"{text.split('||')[0]!r} is not an id with a prefix", hint="give --prefix"
         )
     return FormatError(name, line, f"expected id||name||name, found {text[:80]!r}")

@@ -1,12 +1,12 @@
-"""Which pairs to draw: at most `limit` for a concept, uniformly, without listing all of them.
+"""Sample pairs: at most `limit` per concept, uniformly, without listing all of them.
 
-A concept with n names offers n(n-1)/2 pairs, some of them millions; listing them to pick fifty would
-take the whole day. Instead the pairs of a concept are numbered: name p, in the order of its concept,
-makes a pair with each of the `partners[p]` names from `first[p]` on. Fifty different numbers are drawn
-by Floyd's algorithm, for all concepts at once, and turned back into names.
+A concept with n names has n(n-1)/2 pairs, in some cases millions; listing them to pick fifty would take a
+day. Instead the pairs of a concept are numbered: name p, in the order of its concept, is paired with each of
+the `partners[p]` names from `first[p]` on. Fifty distinct numbers are drawn by Floyd's algorithm, for all
+concepts at once, and converted back to names.
 
-Random numbers are a hash of seed, concept and draw, so they do not depend on how the vocabulary is cut
-into parts, on what other concepts it has, on the number of threads, or on the version of numpy.
+Random numbers are a hash of seed, concept and draw, so they do not depend on how the vocabulary is split into
+parts, on its other concepts, on the number of threads, or on the version of numpy.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sapbert.pairs.settings import Languages
 
 Ints = NDArray[np.int64]
 Keys = Callable[[Ints], NDArray[np.uint64]]
-"""Gives each of some concepts, by their numbers, a key of its own that no other concept changes."""
+"""Maps concept numbers to keys that depend only on the concept."""
 
 
 def draw(concepts: Ints, languages: Ints, *, keys: Keys, rule: Languages, limit: int, seed: int) -> Ints:
     """Return row numbers of pairs, in order.  # (pairs, 2)
 
-    `concepts` numbers the concept of each row from 0, ascending; `languages` numbers the language of
-    each row, ascending within a concept; `keys` tells what a concept's random numbers depend on.
+    `concepts` is the concept number of each row, from 0, ascending; `languages` is the language number of
+    each row, ascending within a concept; `keys` seeds the random numbers of a concept.
     """
     if not len(concepts):
         return np.empty((0, 2), np.int64)
@@ -38,7 +38,7 @@ def draw(concepts: Ints, languages: Ints, *, keys: Keys, rule: Languages, limit:
     offered = np.add.reduceat(partners, start)
     drawn = np.minimum(offered, limit)
     numbers = np.arange(drawn.sum()) + np.repeat(begins[start] - (np.cumsum(drawn) - drawn), drawn)
-    # Where all pairs are drawn a row has as many as it has partners; elsewhere the numbers drawn tell.
+    # If all pairs of a concept are drawn, a row has one pair per partner; else count the numbers drawn.
     here = partners.copy()
     many = np.flatnonzero(offered > limit)
     if len(many):
@@ -54,9 +54,9 @@ def draw(concepts: Ints, languages: Ints, *, keys: Keys, rule: Languages, limit:
 
 
 def repeat(rows: Ints, concepts: Ints, times: NDArray[np.float64], *, keys: Keys, seed: int) -> Ints:
-    """Repeat each of some pairs so many times; the fraction of a time is its chance.  # (pairs, 2)
+    """Repeat each pair `times` times; a fractional part is a probability.  # (pairs, 2)
 
-    `concepts` numbers the concept of each pair, ascending; `keys` is as in `draw`.
+    `concepts` is the concept number of each pair, ascending; `keys` is as in `draw`.
     """
     start = np.flatnonzero(np.diff(concepts, prepend=-1))
     sizes = np.diff(start, append=len(concepts))
@@ -68,7 +68,7 @@ def repeat(rows: Ints, concepts: Ints, times: NDArray[np.float64], *, keys: Keys
 
 
 def _partners(concepts: Ints, languages: Ints, start: Ints, rule: Languages) -> tuple[Ints, Ints]:
-    """The first row each row is paired with, and how many from there on; all come before it."""
+    """Return the first partner row of each row, and the number of partners from there on, all before it."""
     rows = np.arange(len(concepts))
     concept_start = np.repeat(start, np.diff(start, append=len(concepts)))
     if rule is Languages.ANY:
@@ -81,18 +81,18 @@ def _partners(concepts: Ints, languages: Ints, start: Ints, rule: Languages) -> 
 
 
 def _distinct(offered: Ints, count: int, keys: NDArray[np.uint64]) -> Ints:
-    """For each number offered, `count` different numbers below it, uniformly drawn and sorted."""
+    """Return `count` distinct numbers below each of `offered`, uniformly drawn and sorted."""
     chosen = np.empty((count, len(offered)), np.int64)
     for step in range(count):
         top = offered - count + step
-        # Floyd: a number below or at `top`; if it was taken before, `top` itself, which cannot have been.
+        # Floyd: a number up to `top`; if it was drawn before, `top` itself, which cannot have been drawn.
         number = (_unit(_mix(keys + np.uint64(step))) * (top + 1)).astype(np.int64)
         chosen[step] = np.where((chosen[:step] == number).any(axis=0), top, number)
     return np.sort(chosen.T, axis=1)
 
 
 def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64: scatters consecutive numbers over all 64-bit ones."""
+    """SplitMix64: spread consecutive numbers over all 64-bit numbers."""
     value = value + np.uint64(0x9E3779B97F4A7C15)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -100,5 +100,5 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _unit(value: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """A number in [0, 1) from the upper 53 bits."""
+    """Return a number in [0, 1) from the upper 53 bits."""
     return (value >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,11 +1,11 @@
-"""Export an encoder from torch to ONNX, in float and in 8-bit integers, with all it needs to run alone.
+"""Export an encoder from torch to ONNX, as fp32 and int8, with all files needed to run without torch.
 
-Attention is written as the one operation of ONNX Runtime, by giving transformers an attention function that
-says so when it is traced. Fusing it afterwards means to find it among a dozen small nodes, and those tools
-follow each change of transformers years later or never. Families whose attention cannot be exchanged, such
-as MPNet with its relative positions, are traced as they are.
+Attention is exported as one operation of ONNX Runtime: transformers gets an attention function that is traced
+as this operation. Fusing attention afterwards means finding it among a dozen small nodes, and the tools that
+do so follow changes of transformers years later or never. Models whose attention cannot be replaced, such as
+MPNet with its relative positions, are traced unchanged.
 
-Pooling and normalisation are inside the graph. Names are encoded in batches of one length (`encoder.onnx`),
+Pooling and normalization are part of the graph. Names are encoded in batches of one length (`encoder.onnx`),
 so the graph has neither padding nor mask.
 """
 
@@ -57,7 +57,7 @@ from sapbert.tokens.pooling import Pooling, pool
 KIND = "encoder"
 DEFAULT_VARIANT: Variant = "int8"
 _OPSET = 20
-"""The first with one operation for GELU."""
+"""The first opset with an operation for GELU."""
 _ATTENTION = "sapbert-onnx"
 _PROBES = (
     "",
@@ -67,10 +67,10 @@ _PROBES = (
     "感冒",
     "chronic renal failure with fever " * 50,
 )
-_CLOSE = 0.9999
-"""Least cosine between a vector of torch and that of the graph."""
-_SMALLEST_OUTSIDE = 1024
-"""Bytes from which a constant goes to the file of weights."""
+_MIN_COSINE = 0.9999
+"""Minimum cosine between a vector of torch and one of the graph."""
+_EXTERNAL_BYTES = 1024
+"""Constants of at least so many bytes go to the file of weights."""
 
 
 Measure = Callable[[Encoder], Mapping[str, float]]
@@ -110,10 +110,10 @@ def export_model(
 
 
 def export_reranker(source: Path, target: Path, *, overwrite: bool = False) -> Manifest:
-    """Write the reranker that `sapbert reranker` trained in `source` to `target`, its encoder as ONNX."""
+    """Write the reranker in `source`, trained by `sapbert reranker`, to `target` with its encoder as ONNX."""
     trained = load_manifest(source, kind=RERANKER)
     if is_exported(source / ENCODER):
-        raise ArtifactError(f"{source} is exported already")
+        raise ArtifactError(f"{source} is already exported")
     head = read_head(source)
     with create(target, overwrite=overwrite) as draft:
         (draft.path / ENCODER).mkdir()
@@ -129,17 +129,18 @@ def export_reranker(source: Path, target: Path, *, overwrite: bool = False) -> M
 
 
 def write_encoder(encoder: TransformerEncoder, folder: Path, source: str | Path) -> None:
-    """Write an encoder to `folder` as ONNX; it can be used no more. `source` is for messages.
+    """Write an encoder to `folder` as ONNX; the model is changed and cannot be used afterwards.
 
-    A graph that gives other vectors than torch is refused: the next family may trace in a way not foreseen.
+    It is an error if the graph gives other vectors than torch, as it may for an untested kind of model.
+    `source` is for messages.
     """
     truth = encoder.encode(_PROBES)
     _write_files(encoder, folder)
     vectors = OnnxEncoder.open(folder, variant="fp32", verify=False).encode(_PROBES)
     least = float((vectors * truth).sum(axis=1).min())
-    if not least > _CLOSE:
+    if not least > _MIN_COSINE:
         raise ArtifactError(
-            f"{source}: no export: its ONNX graph gives other vectors than torch (cosine {least:.4f})"
+            f"{source} cannot be exported: its ONNX graph gives other vectors than torch (cosine {least:.4f})"
         )
 
 
@@ -189,16 +190,16 @@ class _ReportingEncoder:
 
 
 class _Graph(nn.Module):
-    """What the ONNX file computes: token ids in, unit vectors out."""
+    """The computation of the ONNX file, from token ids to unit vectors."""
 
     def __init__(self, model: PreTrainedModel, pooling: Pooling) -> None:
         super().__init__()
         self.model = model
-        # Where nothing is padded both means are the same, and this one needs no mask.
+        # Without padding both means are equal, and this one needs no mask.
         self.pooling = Pooling.MEAN_ALL if pooling is Pooling.MEAN else pooling
 
     def forward(self, ids: Tensor, attention: Tensor | None = None, special: Tensor | None = None) -> Tensor:
-        """Encode one batch; all tokens are attended to where no `attention` says otherwise."""
+        """Encode one batch; without `attention`, all tokens are attended to."""
         mask = None if attention is None else attention.long()
         hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
         if attention is None:
@@ -208,7 +209,7 @@ class _Graph(nn.Module):
         return nn.functional.normalize(pool(hidden, attention, special, self.pooling))
 
 
-def _inputs_of(pooling: Pooling) -> tuple[str, ...]:
+def _input_names(pooling: Pooling) -> tuple[str, ...]:
     if pooling is Pooling.MEAN_ALL:
         return ("ids", "attention")
     if pooling in (Pooling.FIRST, Pooling.NO_SPECIAL):
@@ -217,31 +218,31 @@ def _inputs_of(pooling: Pooling) -> tuple[str, ...]:
 
 
 def _trace(encoder: TransformerEncoder) -> onnx.ModelProto:
-    rows, width = 3, 7  # any but 0 and 1, which are taken for constants
+    rows, width = 3, 7  # any sizes except 0 and 1, which would become constants
     ids = torch.full((rows, width), encoder.tokenizer.pad_token_id)
     parts = {
         "ids": ids,
         "attention": torch.ones(rows, width).bool(),
         "special": torch.zeros(rows, width).bool(),
     }
-    chosen = {name: parts[name] for name in _inputs_of(encoder.pooling)}
+    inputs = {name: parts[name] for name in _input_names(encoder.pooling)}
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
     _fuse_attention(encoder.model)
     with _quiet_export():
         program = torch.onnx.export(
             _Graph(encoder.model, encoder.pooling).eval(),
-            kwargs=chosen,
+            kwargs=inputs,
             dynamo=True,
-            dynamic_shapes=dict.fromkeys(chosen, axes),
-            input_names=list(chosen),
+            dynamic_shapes=dict.fromkeys(inputs, axes),
+            input_names=list(inputs),
             output_names=["vectors"],
             opset_version=_OPSET,
             verbose=False,
         )
     if program is None:
-        raise RuntimeError("torch.onnx.export gave no program")
+        raise RuntimeError("torch.onnx.export returned no program")
     graph: onnx.ModelProto = program.model_proto
-    _strip(graph)
+    _remove_metadata(graph)
     return graph
 
 
@@ -254,7 +255,7 @@ def _attend(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Stand for ONNX Runtime's attention while a model is traced.  # (rows, heads, tokens, dim of a head)"""
+    """Trace attention as ONNX Runtime's operation.  # (rows, heads, tokens, head dimension)"""
     del module, options
     rows, heads, tokens, width = query.shape
     inputs: list[Tensor | None] = [
@@ -282,20 +283,20 @@ def _fuse_attention(model: PreTrainedModel) -> None:
 
 @contextmanager
 def _quiet_export() -> Iterator[None]:
-    """Keep the exporter's remarks on its own insides off the terminal."""
-    remarks = logging.getLogger("torch.onnx")
-    level = remarks.level
-    remarks.setLevel(logging.ERROR)
+    """Silence the exporter's log messages and warnings."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        remarks.setLevel(level)
+        log.setLevel(level)
 
 
-def _strip(graph: onnx.ModelProto) -> None:
-    """Remove what tracing noted of itself: it tells of the machine, and is larger than the graph."""
+def _remove_metadata(graph: onnx.ModelProto) -> None:
+    """Remove the metadata of tracing, which reveals paths of this machine and is larger than the graph."""
     del graph.metadata_props[:], graph.graph.metadata_props[:], graph.graph.value_info[:]
     for part in (*graph.graph.node, *graph.graph.initializer, *graph.graph.input, *graph.graph.output):
         del part.metadata_props[:]
@@ -305,12 +306,10 @@ def _strip(graph: onnx.ModelProto) -> None:
 def _write_graph(graph: onnx.ModelProto, file: Path) -> None:
     file.parent.mkdir(exist_ok=True)
     weights = file.name + WEIGHTS_SUFFIX
-    # Saving points the tensors to the file, so that a second use of the graph needs them back.
-    onnx.save_model(
-        graph, file, save_as_external_data=True, location=weights, size_threshold=_SMALLEST_OUTSIDE
-    )
+    # Saving moves the tensors to the file; a second use of the graph needs them in memory again.
+    onnx.save_model(graph, file, save_as_external_data=True, location=weights, size_threshold=_EXTERNAL_BYTES)
     onnx.load_external_data_for_model(graph, str(file.parent))
-    shutil.copymode(file, file.with_name(weights))  # onnx leaves it to its owner alone
+    shutil.copymode(file, file.with_name(weights))  # onnx makes it readable only for the owner
 
 
 def _write_tokenizer(encoder: TransformerEncoder, file: Path) -> None:
@@ -318,8 +317,8 @@ def _write_tokenizer(encoder: TransformerEncoder, file: Path) -> None:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ArtifactError(
-            f"{tokenizer.name_or_path}: its tokenizer is plain Python and cannot be exported; "
-            "give the folder a tokenizer.json"
+            f"{tokenizer.name_or_path}: the tokenizer is pure Python and cannot be exported; "
+            "add a tokenizer.json to the folder"
         )
     backend.enable_truncation(encoder.max_length, direction=tokenizer.truncation_side)
     backend.no_padding()

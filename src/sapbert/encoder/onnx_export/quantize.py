@@ -1,12 +1,12 @@
-"""Make an encoder's graph compute in 8-bit integers: a quarter of the size, and about twice the speed.
+"""Quantize an encoder's graph to 8-bit integers: a quarter of the size, and about twice the speed.
 
-Every row of activations, which is one token, gets its own scale while the graph runs, and every column of a
-weight its own at export. ONNX Runtime's dynamic quantisation is somewhat faster and links as well, but gives
-one scale to a whole batch: a name's vector then depends on the names beside it, so that a mention and the
-same name in an index had a cosine of 0.99. Here they are equal. Weights are signed and activations unsigned,
-the pair that processors multiply fastest.
+Each row of activations (one token) gets its own scale at run time, and each column of a weight its own scale
+at export. ONNX Runtime's dynamic quantization is somewhat faster and links as well, but uses one scale per
+batch: the vector of a name then depends on the other names, and a mention and the same name in an index had
+a cosine of 0.99. Here they are equal. Weights are signed and activations unsigned, the combination that CPUs
+multiply fastest.
 
-Only what is large is quantised: products with a constant matrix, and the table of token embeddings.
+Only large parts are quantized: products with a constant matrix, and the table of token embeddings.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from onnx.helper import make_node, make_opsetid
 from onnx.numpy_helper import from_array, to_array
 
 QUANTIZED, SCALE = "_q", "_scale"
-"""What the names of a quantised weight and of its scales end in."""
+"""Suffixes of the names of a quantized weight and of its scales."""
 _MICROSOFT = "com.microsoft"
 _LEVELS = 127
-"""Largest magnitude of a quantised number."""
-_MIDDLE = 128
-"""The unsigned byte that stands for zero."""
+"""Largest magnitude of a quantized number."""
+_ZERO_POINT = 128
+"""Zero point: the unsigned byte that represents zero."""
 _TINY = np.float32(1e-12)
-"""Keeps a row of zeros from being divided by zero."""
+"""Avoids dividing a row of zeros by zero."""
 _SMALL_TABLE = 100_000
-"""Tables of fewer numbers, such as those of positions, stay as they are."""
+"""Smaller tables, such as position embeddings, are not quantized."""
 
 
 def quantize(model: ModelProto) -> None:
@@ -38,25 +38,25 @@ def quantize(model: ModelProto) -> None:
 
 
 class _Rewriter:
-    """One pass over the nodes; constants and nodes are collected and put in place at the end."""
+    """Rewrites all nodes in one pass; new nodes and constants replace the old ones at the end."""
 
     def __init__(self, model: ModelProto) -> None:
         self._model = model
         self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
         self._nodes: list[NodeProto] = []
         self._rows: dict[str, tuple[str, str]] = {}
-        """Activations already quantised: their name → their bytes and the scales of their rows."""
+        """Quantized activations: name → names of their bytes and of the scales of their rows."""
 
     def run(self) -> None:
         self._constant("q_tiny", _TINY)
         self._constant("q_level", np.float32(1 / _LEVELS))
-        self._constant("q_middle", np.uint8(_MIDDLE))
+        self._constant("q_middle", np.uint8(_ZERO_POINT))
         self._constant("q_last", np.array([-1], np.int64))
         for node in self._model.graph.node:
-            self._nodes.extend(self._rewritten(node))
+            self._nodes.extend(self._rewrite(node))
         self._replace_content()
 
-    def _rewritten(self, node: NodeProto) -> Iterator[NodeProto]:
+    def _rewrite(self, node: NodeProto) -> Iterator[NodeProto]:
         if node.op_type == "MatMul" and self._is_matrix(node.input[1]):
             yield from self._product(node)
         elif node.op_type == "Gather" and self._is_matrix(node.input[0], larger_than=_SMALL_TABLE):

@@ -1,11 +1,12 @@
-"""From an exported encoder back to a Hugging Face folder that can be trained.
+"""Convert an exported encoder back to a Hugging Face folder that can be trained.
 
-An ONNX file of 8-bit integers is a quarter of a checkpoint, and all that has to be passed on: its weights,
-scaled back, link as well as the integers do, and training mends the rounding. So the package carries its
-weights once.
+An int8 ONNX file has a quarter of the size of a checkpoint and is all that has to be distributed: its
+dequantized weights link as well as the integers, and training removes the rounding error. So the package
+contains its weights only once.
 
-Exporting turns the matrices of linear layers, names them anew and keeps only one of equal weights; so a table
-is written then of where each parameter is in the graph, by content. The rest of a model folder is small.
+Exporting transposes the matrices of linear layers, renames them and merges equal weights. Export therefore
+writes a table with the place of each parameter in the graph, found by content. The rest of a model folder is
+small.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from sapbert.errors import ArtifactError
 
 KIND = "model"
 _WEIGHTS_FILE = "weights.json"
-"""Name of each parameter → name of its tensor in the graph, and whether that is turned."""
+"""Name of each parameter → name of its tensor in the graph, and whether that is transposed."""
 _CONFIG_FILE, _TOKENIZER_CONFIG_FILE = "config.json", "tokenizer_config.json"
-_OF_THIS_MACHINE = ("_name_or_path", "name_or_path", "is_local", "local_files_only", "vocab_file")
+_LOCAL_SETTINGS = ("_name_or_path", "name_or_path", "is_local", "local_files_only", "vocab_file")
 _PROBES = ("fever", "heart attack", "acute myocardial infarction, 2nd type")
-_CLOSE = 0.95
-"""Least cosine with the exported encoder; integers round to about 0.995, a mistake gives anything."""
+_MIN_COSINE = 0.95
+"""Minimum cosine to the exported encoder; quantization gives about 0.995, an error gives anything."""
 _CARD = """---
 library_name: sentence-transformers
 pipeline_tag: sentence-similarity
@@ -53,15 +54,16 @@ tags:
 
 # A biomedical name encoder
 
-The encoder `{fingerprint}`, turned back from its exported form ({variant}) by `sapbert export --format
-huggingface`. Train it on: `sapbert train PAIRS --base FOLDER`. Its licence is that of the exported encoder.
+The encoder `{fingerprint}`, converted back from its exported form ({variant}) by `sapbert export --format
+huggingface`. To continue training: `sapbert train PAIRS --base FOLDER`. It has the licence of the exported
+encoder.
 """
 
 
 def write_origin(encoder: TransformerEncoder, graph: onnx.ModelProto, folder: Path) -> None:
-    """Write what a model folder needs beside the weights in `graph`, and where those are in it.
+    """Write the files that a model folder needs besides weights, and the places of its weights in `graph`.
 
-    Nothing is written of an encoder with adapters, whose folder has no weights but those of its adapters.
+    Nothing is written for an encoder with adapters, whose folder has no weights except those of its adapters.
     """
     if reduction_of(encoder.model) is not None:
         return
@@ -72,17 +74,17 @@ def write_origin(encoder: TransformerEncoder, graph: onnx.ModelProto, folder: Pa
         encoder.tokenizer.save_pretrained(place)
         for name in (_CONFIG_FILE, _TOKENIZER_CONFIG_FILE):
             content = json.loads((Path(place) / name).read_text(encoding="utf-8"))
-            kept = {key: value for key, value in content.items() if key not in _OF_THIS_MACHINE}
+            kept = {key: value for key, value in content.items() if key not in _LOCAL_SETTINGS}
             _write_json(folder / name, kept)
 
 
 def restore_model(source: Path, target: Path, *, overwrite: bool = False) -> Manifest:
-    """Write the encoder that `sapbert export` wrote to `source` as a Hugging Face folder to `target`."""
+    """Convert the exported encoder in `source` to a Hugging Face folder at `target`."""
     description = read_description(source)
     variant: Variant = "fp32" if GRAPHS["fp32"] in description.files else "int8"
     exported = OnnxEncoder.open(source, variant=variant)
-    model, tokenizer = _empty(source)
-    _fill(model, onnx.load(source / GRAPHS[variant]), source)
+    model, tokenizer = _untrained_model(source)
+    _load_weights(model, onnx.load(source / GRAPHS[variant]), source)
     encoder = TransformerEncoder(
         model,
         tokenizer,
@@ -111,12 +113,12 @@ def restore_model(source: Path, target: Path, *, overwrite: bool = False) -> Man
         )
 
 
-def _empty(source: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Make the model with any weights, and its tokenizer."""
+def _untrained_model(source: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the model with random weights, and its tokenizer."""
     if not (source / ORIGIN).is_dir():
         raise ArtifactError(
-            f"{source} cannot be turned back: it was exported from an encoder with adapters, or by an older "
-            "sapbert; export it again"
+            f"{source} cannot be converted to a Hugging Face model: it was exported from an encoder with "
+            "adapters, or by an older sapbert; export it again"
         )
     with quiet_transformers(), TemporaryDirectory() as place:
         for file in (source / ORIGIN / _CONFIG_FILE, source / ORIGIN / _TOKENIZER_CONFIG_FILE):
@@ -130,31 +132,33 @@ def _empty(source: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 
 def _places(model: PreTrainedModel, graph: onnx.ModelProto) -> dict[str, tuple[str, bool]]:
-    """Find each parameter in a graph by its content, as it is or turned."""
+    """Find each parameter in a graph by its content, unchanged or transposed."""
     tensors = {_digest(to_array(tensor)): tensor.name for tensor in graph.graph.initializer}
     places = {}
     for name, parameter in model.named_parameters():
         values = parameter.detach().numpy()
-        for turned, digest in ((False, _digest(values)), (True, _digest(values.T))):
+        for transposed, digest in ((False, _digest(values)), (True, _digest(values.T))):
             if digest in tensors:
-                places[name] = (tensors[digest], turned)
+                places[name] = (tensors[digest], transposed)
                 break
     return places
 
 
-def _fill(model: PreTrainedModel, graph: onnx.ModelProto, source: Path) -> None:
+def _load_weights(model: PreTrainedModel, graph: onnx.ModelProto, source: Path) -> None:
     places = json.loads((source / ORIGIN / _WEIGHTS_FILE).read_text(encoding="utf-8"))
     tensors = {tensor.name: to_array(tensor) for tensor in graph.graph.initializer}
     for name, parameter in model.named_parameters():
-        place, turned = places.get(name, (None, False))
+        place, transposed = places.get(name, (None, False))
         weight = _weight(tensors, place)
         if weight is None or weight.size != parameter.numel():
-            raise ArtifactError(f"{source} cannot be turned back: its graph has no weight {name}")
-        parameter.data = torch.from_numpy(np.array(weight.T if turned else weight, np.float32, order="C"))
+            raise ArtifactError(
+                f"{source} cannot be converted to a Hugging Face model: its graph has no weight {name}"
+            )
+        parameter.data = torch.from_numpy(np.array(weight.T if transposed else weight, np.float32, order="C"))
 
 
 def _weight(tensors: Mapping[str, NDArray[Any]], name: str | None) -> NDArray[Any] | None:
-    """Find a weight as it is, or in integers."""
+    """Return a weight, dequantized if the graph is quantized; None if there is no such weight."""
     if f"{name}{QUANTIZED}" not in tensors:
         return None if name is None else tensors.get(name)
     floats: NDArray[np.float32] = tensors[f"{name}{QUANTIZED}"].astype(np.float32)
@@ -164,9 +168,9 @@ def _weight(tensors: Mapping[str, NDArray[Any]], name: str | None) -> NDArray[An
 
 def _check(encoder: TransformerEncoder, exported: OnnxEncoder, source: Path) -> None:
     least = float((encoder.encode(_PROBES) * exported.encode(_PROBES)).sum(axis=1).min())
-    if not least > _CLOSE:
+    if not least > _MIN_COSINE:
         raise ArtifactError(
-            f"{source} cannot be turned back: its vectors would be others (cosine {least:.3f})"
+            f"{source} cannot be converted to a Hugging Face model: vectors differ (cosine {least:.3f})"
         )
 
 
