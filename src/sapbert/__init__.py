@@ -15,8 +15,8 @@ from sapbert.version import __version__
 if TYPE_CHECKING:
     from sapbert.linking.candidate import NIL, Candidate
     from sapbert.linking.linker import Linker
-    from sapbert.linking.quick import link
     from sapbert.linking.settings import LinkSettings
+    from sapbert.linking.shortcut import link
     from sapbert.pairs.artifact import Pairs
     from sapbert.vocab.vocabulary import Concept, Vocabulary
 
@@ -41,7 +41,7 @@ _HOME = {
     "Linker": "sapbert.linking.linker",
     "Pairs": "sapbert.pairs.artifact",
     "Vocabulary": "sapbert.vocab.vocabulary",
-    "link": "sapbert.linking.quick",
+    "link": "sapbert.linking.shortcut",
 }
 
 

@@ -15,7 +15,7 @@ from sapbert.defaults import HOME, is_default, resolve_default
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
-from sapbert.linking import quick
+from sapbert.linking import shortcut
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import LinkSettings
 from tests.cli.conftest import Sapbert, left_in, one_json, refused, sapbert
@@ -28,7 +28,7 @@ __all__ = ["sapbert"]
 @pytest.fixture(autouse=True)
 def forgotten() -> None:
     """Let each test open the default anew."""
-    quick._default_linker.cache_clear()
+    shortcut._default_linker.cache_clear()
 
 
 def test_mentions_alone_are_linked_with_confidence(sapbert: Sapbert, home: Path) -> None:

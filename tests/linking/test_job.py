@@ -17,17 +17,18 @@ from hypothesis import strategies as st
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.linking import job
 from sapbert.linking.candidate import Candidate
-from sapbert.linking.formats.parquet import ParquetOutlet
-from sapbert.linking.formats.rows import CsvFormat, JsonlFormat
-from sapbert.linking.job import Outlet, TextOutlet, link_to_file
-from sapbert.linking.mention_source import MentionRow, Mentions, listed
+from sapbert.linking.formats.parquet import ParquetWriter
+from sapbert.linking.formats.text import CsvFormat, JsonlFormat
+from sapbert.linking.formats.writer import LinkWriter, TextWriter
+from sapbert.linking.input.mentions import MentionRow, MentionStream, mentions_from_list
+from sapbert.linking.job import link_to_file
 
 TEXTS = [f"mention {number}" for number in range(23)]
 JOB = {"index": "f00d", "k": 2}
-OUTLETS: dict[str, Outlet] = {
-    "links.csv": TextOutlet(CsvFormat(("mention",))),
-    "links.jsonl": TextOutlet(JsonlFormat()),
-    "links.parquet": ParquetOutlet(("mention",), None),
+WRITERS: dict[str, LinkWriter] = {
+    "links.csv": TextWriter(CsvFormat(("mention",))),
+    "links.jsonl": TextWriter(JsonlFormat()),
+    "links.parquet": ParquetWriter(("mention",), None),
 }
 
 
@@ -36,7 +37,7 @@ class KillError(Exception):
 
 
 class Links:
-    """Links a mention to itself, until it has linked so many batches."""
+    """Links each mention to itself; raises `error` after `stop_after` batches."""
 
     def __init__(self, stop_after: int | None = None, error: type[BaseException] = KeyboardInterrupt) -> None:
         self.linked: list[str] = []
@@ -57,12 +58,12 @@ class Links:
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "BATCH", 3)
-    monkeypatch.setattr(job, "BATCHES_A_COMMIT", 2)
+    monkeypatch.setattr(job, "BATCHES_PER_COMMIT", 2)
 
 
-def whole(outlet: Outlet, target: Path) -> bytes | pl.DataFrame:
-    """What an uninterrupted job writes."""
-    link_to_file(listed(TEXTS), Links(), outlet, target, JOB)
+def uninterrupted(writer: LinkWriter, target: Path) -> bytes | pl.DataFrame:
+    """Return what an uninterrupted job writes."""
+    link_to_file(mentions_from_list(TEXTS), Links(), writer, target, JOB)
     return content(target)
 
 
@@ -76,24 +77,29 @@ def same(left: bytes | pl.DataFrame, right: bytes | pl.DataFrame) -> bool:
     return not isinstance(right, pl.DataFrame) and left == right
 
 
-@pytest.mark.parametrize("name", OUTLETS)
-def test_all_mentions_are_linked_and_nothing_else_is_left(tmp_path: Path, name: str) -> None:
-    told: list[int] = []
+@pytest.mark.parametrize("name", WRITERS)
+def test_all_mentions_are_linked_and_only_the_target_remains(tmp_path: Path, name: str) -> None:
+    reported: list[int] = []
     done = link_to_file(
-        listed(TEXTS), Links(), OUTLETS[name], tmp_path / "new" / name, JOB, on_linked=told.append
+        mentions_from_list(TEXTS),
+        Links(),
+        WRITERS[name],
+        tmp_path / "new" / name,
+        JOB,
+        on_linked=reported.append,
     )
 
     assert done == 23
-    assert told == [3, 6, 9, 12, 15, 18, 21, 23]
+    assert reported == [3, 6, 9, 12, 15, 18, 21, 23]
     assert [path.name for path in (tmp_path / "new").iterdir()] == [name]
     found = content(tmp_path / "new" / name)
     rows = found.height if isinstance(found, pl.DataFrame) else found.count(b"\n") - name.endswith(".csv")
     assert rows == 46
 
 
-@pytest.mark.parametrize("name", OUTLETS)
-def test_no_mentions_make_an_empty_file(tmp_path: Path, name: str) -> None:
-    assert link_to_file(listed([]), Links(), OUTLETS[name], tmp_path / name, JOB) == 0
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_empty_input_writes_an_empty_table(tmp_path: Path, name: str) -> None:
+    assert link_to_file(mentions_from_list([]), Links(), WRITERS[name], tmp_path / name, JOB) == 0
     found = content(tmp_path / name)
     if isinstance(found, pl.DataFrame):
         assert (found.height, found.columns[:2]) == (0, ["mention", "rank"])
@@ -102,17 +108,17 @@ def test_no_mentions_make_an_empty_file(tmp_path: Path, name: str) -> None:
 
 
 @settings(max_examples=25)
-@given(name=st.sampled_from(sorted(OUTLETS)), stops=st.lists(st.integers(0, 6), max_size=4))
-def test_an_interrupted_job_goes_on_to_the_same_result_without_linking_twice(
+@given(name=st.sampled_from(sorted(WRITERS)), stops=st.lists(st.integers(0, 6), max_size=4))
+def test_a_resumed_job_gives_the_same_result_and_links_no_mention_twice(
     tmp_path_factory: pytest.TempPathFactory, name: str, stops: list[int]
 ) -> None:
     folder = tmp_path_factory.mktemp("job")
-    expected = whole(OUTLETS[name], folder / f"whole-{name}")
+    expected = uninterrupted(WRITERS[name], folder / f"whole-{name}")
     linked: list[str] = []
     for stop in [*stops, None]:
         links = Links(stop)
         try:
-            link_to_file(listed(TEXTS), links, OUTLETS[name], folder / name, JOB, resume=True)
+            link_to_file(mentions_from_list(TEXTS), links, WRITERS[name], folder / name, JOB, resume=True)
             linked += links.linked
             break
         except KeyboardInterrupt:
@@ -124,16 +130,16 @@ def test_an_interrupted_job_goes_on_to_the_same_result_without_linking_twice(
     assert not (folder / f"{name}.run").exists()
 
 
-@pytest.mark.parametrize("name", OUTLETS)
-def test_what_was_written_after_the_last_state_is_dropped(
+@pytest.mark.parametrize("name", WRITERS)
+def test_links_written_after_the_last_state_are_discarded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """As after SIGKILL: the links of a batch are there, or half of them, and the state does not know."""
-    expected = whole(OUTLETS[name], tmp_path / f"whole-{name}")
+    """As after SIGKILL: links of a batch are on disk, completely or partly, but not in the state."""
+    expected = uninterrupted(WRITERS[name], tmp_path / f"whole-{name}")
     saved = job._save_state
     states: list[int] = []
 
-    def die_at_the_second(folder: Path, state: job.State) -> None:
+    def die_at_the_second(folder: Path, state: job.JobState) -> None:
         states.append(state.mentions)
         if len(states) > 1:
             raise KillError
@@ -141,29 +147,29 @@ def test_what_was_written_after_the_last_state_is_dropped(
 
     monkeypatch.setattr(job, "_save_state", die_at_the_second)
     with pytest.raises(KillError):
-        link_to_file(listed(TEXTS), Links(), OUTLETS[name], tmp_path / name, JOB)
+        link_to_file(mentions_from_list(TEXTS), Links(), WRITERS[name], tmp_path / name, JOB)
     monkeypatch.setattr(job, "_save_state", saved)
     if not name.endswith(".parquet"):
         with open(tmp_path / f"{name}.run" / "rows", "ab") as file:
             file.write(b'{"torn')
 
     links = Links()
-    link_to_file(listed(TEXTS), links, OUTLETS[name], tmp_path / name, JOB, resume=True)
+    link_to_file(mentions_from_list(TEXTS), links, WRITERS[name], tmp_path / name, JOB, resume=True)
 
     assert states == [6, 12, 12]
     assert links.linked == TEXTS[6:]
     assert same(content(tmp_path / name), expected)
 
 
-def test_a_killed_process_leaves_what_another_goes_on_with(tmp_path: Path) -> None:
+def test_the_job_of_a_killed_process_can_be_resumed(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys; from pathlib import Path\n"
         "from tests.linking.test_job import *\n"
-        "job.BATCH, job.BATCHES_A_COMMIT = 3, 2\n"
+        "job.BATCH, job.BATCHES_PER_COMMIT = 3, 2\n"
         "def link(rows):\n"
         "    if 'mention 15' in [row.mention for row in rows]: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return Links()(rows)\n"
-        "link_to_file(listed(TEXTS), link, OUTLETS['links.jsonl'], Path(sys.argv[1]), JOB)\n"
+        "link_to_file(mentions_from_list(TEXTS), link, WRITERS['links.jsonl'], Path(sys.argv[1]), JOB)\n"
     )
     target = tmp_path / "links.jsonl"
     command = [sys.executable, "-c", script, str(target)]
@@ -171,30 +177,30 @@ def test_a_killed_process_leaves_what_another_goes_on_with(tmp_path: Path) -> No
     assert killed.returncode == -signal.SIGKILL, killed.stderr
 
     links = Links()
-    link_to_file(listed(TEXTS), links, OUTLETS["links.jsonl"], target, JOB, resume=True)
+    link_to_file(mentions_from_list(TEXTS), links, WRITERS["links.jsonl"], target, JOB, resume=True)
 
     assert links.linked == TEXTS[12:]
-    assert target.read_bytes() == whole(OUTLETS["links.jsonl"], tmp_path / "whole.jsonl")
+    assert target.read_bytes() == uninterrupted(WRITERS["links.jsonl"], tmp_path / "whole.jsonl")
 
 
-def test_a_bad_row_keeps_what_was_linked_before(tmp_path: Path) -> None:
+def test_links_before_an_unreadable_row_are_kept(tmp_path: Path) -> None:
     def rows() -> Iterator[MentionRow]:
         for text in TEXTS[:10]:
             yield MentionRow(text, {"mention": text})
         raise SapbertError("row 11 is bad")
 
     with pytest.raises(SapbertError, match="row 11"):
-        link_to_file(Mentions(rows()), Links(), OUTLETS["links.csv"], tmp_path / "links.csv", JOB)
+        link_to_file(MentionStream(rows()), Links(), WRITERS["links.csv"], tmp_path / "links.csv", JOB)
     links = Links()
-    link_to_file(listed(TEXTS), links, OUTLETS["links.csv"], tmp_path / "links.csv", JOB, resume=True)
+    link_to_file(
+        mentions_from_list(TEXTS), links, WRITERS["links.csv"], tmp_path / "links.csv", JOB, resume=True
+    )
     assert links.linked == TEXTS[9:]
 
 
-def test_a_full_disk_is_told_and_the_job_goes_on_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_can_be_resumed_after_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "links.csv"
-    expected = whole(OUTLETS["links.csv"], tmp_path / "whole.csv")
+    expected = uninterrupted(WRITERS["links.csv"], tmp_path / "whole.csv")
     synced = os.fsync
     calls: list[int] = []
 
@@ -205,91 +211,103 @@ def test_a_full_disk_is_told_and_the_job_goes_on_afterwards(
         synced(handle)
 
     monkeypatch.setattr(os, "fsync", full_after_the_first)
-    with pytest.raises(SapbertError, match=r"run: No space left on device; .* --resume goes on"):
-        link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], target, JOB)
+    with pytest.raises(SapbertError, match=r"run: No space left on device; .* --resume continues the job"):
+        link_to_file(mentions_from_list(TEXTS), Links(), WRITERS["links.csv"], target, JOB)
     monkeypatch.setattr(os, "fsync", synced)
     links = Links()
-    link_to_file(listed(TEXTS), links, OUTLETS["links.csv"], target, JOB, resume=True)
+    link_to_file(mentions_from_list(TEXTS), links, WRITERS["links.csv"], target, JOB, resume=True)
 
     assert links.linked == TEXTS[6:]
     assert target.read_bytes() == expected
 
 
-@pytest.mark.parametrize("name", OUTLETS)
-def test_a_file_that_may_not_grow_is_told_whatever_writes_it(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_file_size_limit_is_reported_by_every_writer(tmp_path: Path, name: str) -> None:
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
     try:
         with pytest.raises(SapbertError, match=rf"{name}.run: File too large$"):
-            link_to_file(listed(TEXTS), Links(), OUTLETS[name], tmp_path / name, JOB)
+            link_to_file(mentions_from_list(TEXTS), Links(), WRITERS[name], tmp_path / name, JOB)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     assert list(tmp_path.iterdir()) == []
 
 
-# What is refused
+# Errors
 
 
 def interrupt(target: Path, after: int = 3) -> None:
     with pytest.raises(KeyboardInterrupt):
-        link_to_file(listed(TEXTS), Links(after), OUTLETS["links.csv"], target, JOB)
+        link_to_file(mentions_from_list(TEXTS), Links(after), WRITERS["links.csv"], target, JOB)
 
 
-def test_a_job_does_not_go_on_with_another_input(tmp_path: Path) -> None:
+def test_a_job_is_not_resumed_with_another_input(tmp_path: Path) -> None:
     target = tmp_path / "links.csv"
     interrupt(target)
     for other in (["other", *TEXTS[1:]], TEXTS[:4]):
-        with pytest.raises(ConfigError, match="the first 9 mentions are not those linked there"):
+        with pytest.raises(ConfigError, match="the first 9 mentions of the input have changed"):
             link_to_file(
-                listed(other), Links(), OUTLETS["links.csv"], tmp_path / "links.csv", JOB, resume=True
+                mentions_from_list(other),
+                Links(),
+                WRITERS["links.csv"],
+                tmp_path / "links.csv",
+                JOB,
+                resume=True,
             )
 
 
-def test_a_job_does_not_go_on_with_other_settings(tmp_path: Path) -> None:
+def test_a_job_is_not_resumed_with_other_settings(tmp_path: Path) -> None:
     interrupt(tmp_path / "links.csv")
     with pytest.raises(ConfigError, match=r"other settings: k was 2, now 3"):
         link_to_file(
-            listed(TEXTS), Links(), OUTLETS["links.csv"], tmp_path / "links.csv", {**JOB, "k": 3}, resume=True
+            mentions_from_list(TEXTS),
+            Links(),
+            WRITERS["links.csv"],
+            tmp_path / "links.csv",
+            {**JOB, "k": 3},
+            resume=True,
         )
 
 
-def test_an_interrupted_job_is_not_lost_by_beginning_again(tmp_path: Path) -> None:
+def test_an_interrupted_job_needs_resume_or_overwrite(tmp_path: Path) -> None:
     target = tmp_path / "links.csv"
     interrupt(target)
     with pytest.raises(ArtifactError, match=r"links.csv.run contains an interrupted job; give --resume"):
-        link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], target, JOB)
+        link_to_file(mentions_from_list(TEXTS), Links(), WRITERS["links.csv"], target, JOB)
 
     links = Links()
-    link_to_file(listed(TEXTS), links, OUTLETS["links.csv"], target, JOB, overwrite=True)
+    link_to_file(mentions_from_list(TEXTS), links, WRITERS["links.csv"], target, JOB, overwrite=True)
     assert links.linked == TEXTS
 
 
-def test_a_file_is_replaced_only_on_demand_and_when_the_new_one_is_whole(tmp_path: Path) -> None:
+def test_overwrite_replaces_a_file_when_the_new_one_is_complete(
+    tmp_path: Path,
+) -> None:
     target = tmp_path / "links.csv"
     target.write_text("old")
     with pytest.raises(ArtifactError, match="exists; choose another name or give --overwrite"):
-        link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], target, JOB)
+        link_to_file(mentions_from_list(TEXTS), Links(), WRITERS["links.csv"], target, JOB)
     with pytest.raises(KeyboardInterrupt):
-        link_to_file(listed(TEXTS), Links(2), OUTLETS["links.csv"], target, JOB, overwrite=True)
+        link_to_file(mentions_from_list(TEXTS), Links(2), WRITERS["links.csv"], target, JOB, overwrite=True)
     assert target.read_text() == "old"
 
 
-def test_a_job_that_linked_nothing_leaves_nothing(tmp_path: Path) -> None:
+def test_a_job_interrupted_before_the_first_batch_leaves_no_files(tmp_path: Path) -> None:
     interrupt(tmp_path / "links.csv", after=0)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_jobs_do_not_share_a_goal(tmp_path: Path) -> None:
+def test_two_jobs_cannot_write_the_same_target(tmp_path: Path) -> None:
     target = tmp_path / "links.csv"
 
-    def link_and_begin_another(rows: Sequence[MentionRow]) -> list[list[Candidate]]:
-        link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], target, JOB, overwrite=True)
+    def link_and_start_another(rows: Sequence[MentionRow]) -> list[list[Candidate]]:
+        link_to_file(mentions_from_list(TEXTS), Links(), WRITERS["links.csv"], target, JOB, overwrite=True)
         return [[] for _ in rows]
 
     with pytest.raises(ArtifactError, match="in use by another process"):
-        link_to_file(listed(TEXTS), link_and_begin_another, OUTLETS["links.csv"], target, JOB)
+        link_to_file(mentions_from_list(TEXTS), link_and_start_another, WRITERS["links.csv"], target, JOB)
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"mentions": 3}'])
@@ -297,24 +315,28 @@ def test_a_damaged_state_is_refused(tmp_path: Path, damage: str) -> None:
     interrupt(tmp_path / "links.csv")
     (tmp_path / "links.csv.run" / "state.json").write_text(damage)
     with pytest.raises(ArtifactError, match=r"state\.json is damaged"):
-        link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], tmp_path / "links.csv", JOB, resume=True)
+        link_to_file(
+            mentions_from_list(TEXTS), Links(), WRITERS["links.csv"], tmp_path / "links.csv", JOB, resume=True
+        )
 
 
-def test_links_that_were_cut_are_refused(tmp_path: Path) -> None:
+def test_truncated_links_are_refused(tmp_path: Path) -> None:
     interrupt(tmp_path / "links.csv")
     (tmp_path / "links.csv.run" / "rows").write_text("short")
-    with pytest.raises(ArtifactError, match="rows was cut"):
-        link_to_file(listed(TEXTS), Links(), OUTLETS["links.csv"], tmp_path / "links.csv", JOB, resume=True)
+    with pytest.raises(ArtifactError, match="rows was truncated"):
+        link_to_file(
+            mentions_from_list(TEXTS), Links(), WRITERS["links.csv"], tmp_path / "links.csv", JOB, resume=True
+        )
 
 
 # Parquet
 
 
-def test_parquet_keeps_the_types_of_a_parquet_input_and_text_of_others(tmp_path: Path) -> None:
+def test_parquet_output_keeps_the_types_of_a_parquet_input(tmp_path: Path) -> None:
     row = {"n": 1, "x": [1.5], "mention": "a"}
-    typed = ParquetOutlet(tuple(row), {"n": pl.Int16, "x": pl.List(pl.Float32), "mention": pl.String})
-    for name, outlet in (("typed.parquet", typed), ("text.parquet", ParquetOutlet(tuple(row), None))):
-        link_to_file(Mentions(iter([MentionRow("a", row)])), Links(), outlet, tmp_path / name, JOB)
+    typed = ParquetWriter(tuple(row), {"n": pl.Int16, "x": pl.List(pl.Float32), "mention": pl.String})
+    for name, writer in (("typed.parquet", typed), ("text.parquet", ParquetWriter(tuple(row), None))):
+        link_to_file(MentionStream(iter([MentionRow("a", row)])), Links(), writer, tmp_path / name, JOB)
 
     assert pl.read_parquet_schema(tmp_path / "typed.parquet") | {} == {
         "n": pl.Int16, "x": pl.List(pl.Float32), "mention": pl.String, "rank": pl.Int32,

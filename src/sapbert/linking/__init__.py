@@ -1,1 +1,1 @@
-"""LINK: mentions to concepts."""
+"""Linking: from mentions to concepts of an index."""

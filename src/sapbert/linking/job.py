@@ -1,11 +1,12 @@
-"""Link a whole input to a file, which is there when it is whole; what was done before an interrupt is kept.
+"""Link all mentions of an input to a file, in a job that can be resumed after an interrupt.
 
-Work is done in a folder beside the goal, `OUT.run`: links are written and synced, then `state.json` is
-replaced, which says how many mentions they are of. What lies behind the last state, cut short by a kill or a
-full disk, is dropped when the job goes on; so nothing is guessed, and no line is lost, doubled or torn.
+The job works in a folder next to the target, `OUT.run`; the target appears when it is complete. Links are
+written and synced, then `state.json` is replaced, with the number of mentions written. What was written after
+the last state (before a kill or a full disk) is discarded when the job resumes, so no line is lost, repeated
+or incomplete.
 
-The state holds a digest of all rows read so far. They are read again to be skipped, so a job does not go on
-with another input. An outlet is stateless but for its folder: its position is part of the state.
+The state contains a digest of all rows linked so far. A resumed job reads these rows again and compares the
+digest, so that it cannot continue with another input.
 """
 
 from __future__ import annotations
@@ -17,95 +18,55 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sapbert.artifacts import try_lock
-from sapbert.errors import ArtifactError, ConfigError, SapbertError
+from sapbert.errors import ArtifactError, ConfigError, FormatError, SapbertError
 from sapbert.linking.candidate import Candidate
-from sapbert.linking.formats.rows import Linked, TextFormat
+from sapbert.linking.formats.linked_mention import RANK, LinkedMention
+from sapbert.linking.formats.writer import Batch, LinkWriter
+from sapbert.linking.input.mentions import MentionRow, MentionStream
 from sapbert.linking.linker import BATCH
-from sapbert.linking.mention_source import MentionRow, Mentions
 from sapbert.resumable import changed_values, refuse_interrupted, run_folder
 
 Link = Callable[[Sequence[MentionRow]], Sequence[Sequence[Candidate]]]
 OnLinked = Callable[[int], None]
 """Called with the number of mentions linked so far."""
-BATCHES_A_COMMIT = 8
+BATCHES_PER_COMMIT = 8
 _STATE = "state.json"
-_ROWS = "rows"
-Batch = list[Linked]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """How far a job has come."""
+class JobState:
+    """Progress of a job, as stored in `state.json`."""
 
     job: Mapping[str, Any]
-    """What it was asked."""
+    """Settings of the job."""
     mentions: int = 0
-    """Linked, and their links on disk."""
+    """Number of mentions whose links are on disk."""
     digest: str = ""
-    """Of their rows."""
+    """Digest of their rows."""
     position: int = 0
-    """Where in the outlet their links end."""
-
-
-class Outlet(Protocol):
-    """Writes links below a folder, after a position."""
-
-    def write(self, folder: Path, position: int, batches: Sequence[Batch]) -> int:
-        """Write after `position`, dropping what is there, so that it is on disk; return the new position."""
-        ...
-
-    def finish(self, folder: Path, position: int, target: Path) -> None:
-        """Put what was written to its goal."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class TextOutlet:
-    """One file of text; the position is its length."""
-
-    format: TextFormat
-
-    def write(self, folder: Path, position: int, batches: Sequence[Batch]) -> int:
-        """Append the text of some batches."""
-        texts = [self.format.body(batch) for batch in batches]
-        if position == 0:
-            texts.insert(0, self.format.head())
-        with open(folder / _ROWS, "r+b" if position else "wb") as file:
-            if file.seek(0, os.SEEK_END) < position:
-                raise ArtifactError(f"{folder / _ROWS} was cut; give --overwrite to begin again")
-            file.truncate(position)
-            file.seek(position)
-            file.writelines(text.encode(errors="replace") for text in texts)
-            file.flush()
-            os.fsync(file.fileno())
-            return file.tell()
-
-    def finish(self, folder: Path, position: int, target: Path) -> None:
-        """Move the file to its goal."""
-        del position
-        (folder / _ROWS).replace(target)
+    """Position of the writer after their links."""
 
 
 def link_batches(mentions: Iterator[MentionRow], link: Link, *, before: int = 0) -> Iterator[Batch]:
-    """Link mentions batch by batch; `before` of them came earlier."""
+    """Link mentions in batches; `before` is the number of mentions already linked."""
     while rows := list(islice(mentions, BATCH)):
-        answers = link(rows)
+        linked = link(rows)
         yield [
-            Linked(number, row.mention, row.row, answer)
-            for number, (row, answer) in enumerate(zip(rows, answers, strict=True), before + 1)
+            LinkedMention(number, row.mention, row.row, candidates)
+            for number, (row, candidates) in enumerate(zip(rows, linked, strict=True), before + 1)
         ]
         before += len(rows)
 
 
 def link_to_file(
-    mentions: Mentions,
+    mentions: MentionStream,
     link: Link,
-    outlet: Outlet,
+    writer: LinkWriter,
     target: Path,
     job: Mapping[str, Any],
     *,
@@ -113,91 +74,113 @@ def link_to_file(
     overwrite: bool = False,
     on_linked: OnLinked = lambda _done: None,
 ) -> int:
-    """Link all mentions to `target` and return how many they are.
+    """Link all mentions, write them to `target` and return their number.
 
-    `job` says what is asked, in words of JSON; only a job asked the same may go on with another's work.
+    `job` contains the settings as JSON values; a job can only be resumed with equal settings.
     """
-    with _folder_beside(target, resume=resume, overwrite=overwrite) as folder:
-        work = _Work(folder, outlet, _load_state(folder, job))
-        rows = work.skip_done(mentions.rows)
+    with _run_folder(target, resume=resume, overwrite=overwrite) as folder:
+        run = _Run(folder, writer, _load_state(folder, job))
+        rows = run.skip_done(mentions.rows)
         try:
-            for batch in link_batches(rows, link, before=work.held.state.mentions):
-                work.add(batch)
+            for batch in link_batches(rows, link, before=run.status.state.mentions):
+                run.add(batch)
                 on_linked(batch[-1].number)
         except BaseException:
-            if work.held.pending:
-                # What led here matters more than that a full disk cannot take the rest.
+            if run.status.pending:
+                # The first error matters more than a failure to write the remaining links.
                 with suppress(SapbertError):
-                    work.commit()
+                    run.commit()
             raise
-        work.commit()
-        with _explained(folder, work.held.state):
-            outlet.finish(folder, work.held.state.position, target)
-        return work.held.state.mentions
+        run.commit()
+        with _os_errors_explained(folder, run.status.state):
+            writer.finish(folder, run.status.state.position, target)
+        return run.status.state.mentions
 
 
 def is_interrupted(target: Path) -> bool:
-    """Tell whether a job for `target` waits to go on."""
+    """Return whether there is an interrupted job for `target`."""
     return (run_folder(target) / _STATE).exists()
 
 
-class _Held(NamedTuple):
-    """What is done and what is pending: replaced in one step, so that an interrupt finds both or neither."""
+def count_finished(links: Path, mentions: MentionStream) -> int | None:
+    """Count the mentions in the table `links`; None if they are not exactly `mentions`.
 
-    state: State
+    SSSOM and Usagi files do not contain the input, so the result is None.
+    """
+    from sapbert.linking.input.tables import mention_text, read_mention_table
+    from sapbert.vocab.input_files import InputReader
+
+    expected = (mention_text(row.row.get(mentions.column)) for row in mentions.rows)
+    count = 0
+    try:
+        rows = read_mention_table(links, mentions.column, InputReader()).rows
+        finished = (row.mention for row in rows if str(row.row.get(RANK)) == "1")
+        for one, other in zip_longest(expected, finished):
+            if one != other:
+                return None
+            count += 1
+    except FormatError:
+        return None
+    return count
+
+
+class _Status(NamedTuple):
+    """What is written and what is pending; replaced in one step, so that an interrupt cannot split it."""
+
+    state: JobState
     digest: hashlib.blake2b
-    """Of the rows done."""
+    """Digest of the rows written."""
     pending: list[Batch]
 
 
-class _Work:
-    """Batches on their way to the outlet."""
+class _Run:
+    """Collects batches and commits them to the writer."""
 
-    def __init__(self, folder: Path, outlet: Outlet, state: State) -> None:
-        self.held = _Held(state, hashlib.blake2b(digest_size=16), [])
+    def __init__(self, folder: Path, writer: LinkWriter, state: JobState) -> None:
+        self.status = _Status(state, hashlib.blake2b(digest_size=16), [])
         self._folder = folder
-        self._outlet = outlet
+        self._writer = writer
 
     def skip_done(self, rows: Iterator[MentionRow]) -> Iterator[MentionRow]:
-        """Pass over the rows that were linked, making sure that they are the same."""
-        state, digest, _ = self.held
+        """Skip the rows that are already linked, after checking that they are the same."""
+        state, digest, _ = self.status
         for row in islice(rows, state.mentions):
             digest.update(_bytes(row.row))
         if state.mentions and digest.hexdigest() != state.digest:
             raise ConfigError(
-                f"{self._folder}: the first {state.mentions:,} mentions are not those linked there; "
-                "give the same input, or --overwrite to begin again"
+                f"{self._folder}: the first {state.mentions:,} mentions of the input have changed since they "
+                "were linked; give the same input, or --overwrite to start over"
             )
         return rows
 
     def add(self, batch: Batch) -> None:
-        """Take a batch, to be written with others."""
-        self.held.pending.append(batch)
-        if len(self.held.pending) >= BATCHES_A_COMMIT:
+        """Add a batch; several are committed together."""
+        self.status.pending.append(batch)
+        if len(self.status.pending) >= BATCHES_PER_COMMIT:
             self.commit()
 
     def commit(self) -> None:
-        """Write what is pending. Cut short, it may be called again and does the same again."""
-        old, digest, batches = self.held
+        """Write the pending batches. After an interrupt it can be called again, with the same result."""
+        old, digest, batches = self.status
         digest = digest.copy()
         for linked in chain.from_iterable(batches):
             digest.update(_bytes(linked.row))
         number = batches[-1][-1].number if batches else old.mentions
-        with _explained(self._folder, old):
-            position = self._outlet.write(self._folder, old.position, batches)
-            new = State(job=old.job, mentions=number, digest=digest.hexdigest(), position=position)
+        with _os_errors_explained(self._folder, old):
+            position = self._writer.write(self._folder, old.position, batches)
+            new = JobState(job=old.job, mentions=number, digest=digest.hexdigest(), position=position)
             _save_state(self._folder, new)
-        self.held = _Held(new, digest, [])
+        self.status = _Status(new, digest, [])
 
 
 @contextmanager
-def _explained(folder: Path, state: State) -> Iterator[None]:
-    """Say of a full disk or the like that the work before it, if there is any, is not lost."""
+def _os_errors_explained(folder: Path, state: JobState) -> Iterator[None]:
+    """Turn an `OSError`, such as a full disk, into an error that names `--resume` if anything was linked."""
     try:
         yield
     except OSError as error:
         problem = error.strerror or str(error)
-        kept = "; what was linked before is kept: --resume goes on" if state.mentions else ""
+        kept = "; finished links are kept, --resume continues the job" if state.mentions else ""
         raise SapbertError(f"{folder}: {problem}{kept}") from error
 
 
@@ -206,8 +189,8 @@ def _bytes(row: Mapping[str, Any]) -> bytes:
 
 
 @contextmanager
-def _folder_beside(target: Path, *, resume: bool, overwrite: bool) -> Iterator[Path]:
-    """Make or take up the folder of a job, and remove it when the job is done."""
+def _run_folder(target: Path, *, resume: bool, overwrite: bool) -> Iterator[Path]:
+    """Create or reuse the folder of a job, and remove it when the job is complete."""
     if target.is_dir():
         raise ArtifactError(f"{target} is a folder; choose another name")
     if target.exists() and not overwrite:
@@ -230,20 +213,20 @@ def _folder_beside(target: Path, *, resume: bool, overwrite: bool) -> Iterator[P
     shutil.rmtree(folder)
 
 
-def _load_state(folder: Path, job: Mapping[str, Any]) -> State:
-    wanted = json.loads(json.dumps(job))
+def _load_state(folder: Path, job: Mapping[str, Any]) -> JobState:
+    settings = json.loads(json.dumps(job))
     try:
-        state = State(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
+        state = JobState(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
     except FileNotFoundError:
-        return State(job=wanted)
+        return JobState(job=settings)
     except (ValueError, TypeError) as error:
-        raise ArtifactError(f"{folder / _STATE} is damaged; give --overwrite to begin again") from error
-    if changed := changed_values(state.job, wanted):
+        raise ArtifactError(f"{folder / _STATE} is damaged; give --overwrite to start over") from error
+    if changed := changed_values(state.job, settings):
         raise ConfigError(f"{folder} contains a job with other settings: {changed}")
     return state
 
 
-def _save_state(folder: Path, state: State) -> None:
+def _save_state(folder: Path, state: JobState) -> None:
     new = folder / f"{_STATE}.new"
     with open(new, "w", encoding="utf-8") as file:
         json.dump(asdict(state), file, ensure_ascii=False)

@@ -153,7 +153,7 @@ def test_labelled_mentions_answer_exactly(sapbert: Sapbert, index: Path, tmp_pat
     [
         (("--column", "diagnose"), "did you mean 'diagnosis'?"),
         (("--column", "diagnosis", "--types", "T999"), "T999"),
-        (("--column", "diagnosis", "--format", "usagi"), "here are hp, mesh"),
+        (("--column", "diagnosis", "--format", "usagi"), "prefixes hp, mesh"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(
@@ -204,7 +204,7 @@ def test_an_interrupted_job_says_how_to_go_on_and_goes_on(
     resumed = sapbert(*command, "--resume")
 
     assert f"stopped; the same command with --resume goes on from {out}.run" in refused(stopped)
-    assert "give --resume to go on" in refused(again)
+    assert "give --resume to continue" in refused(again)
     assert (resumed.code, resumed.err) == (0, f"3 mentions -> {out}\n")
     assert [row["concept_id"] for row in rows(out.read_text())] == ["hp:1", "mesh:D1", "hp:2"]
 
@@ -263,8 +263,8 @@ def test_one_mention_is_not_told_in_the_plural(sapbert: Sapbert, index: Path, tm
 def test_help_and_linking_load_no_torch() -> None:
     script = (
         "import sys; from sapbert import NIL, Candidate, Linker\n"
-        "from sapbert.linking import job, mention_source\n"
-        "from sapbert.linking.formats import rows, sssom, usagi\n"
+        "from sapbert.linking import job\n"
+        "from sapbert.linking.formats import sssom, text, usagi, writer\n"
         "print(*sorted({'torch', 'transformers', 'polars', 'pandas', 'rich'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -12,29 +12,30 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.linking.candidate import Candidate, MatchedBy
-from sapbert.linking.formats.rows import FIELDS, CsvFormat, JsonlFormat, Linked, TextFormat, carried_names
+from sapbert.linking.formats.linked_mention import FIELDS, LinkedMention, input_column_names
 from sapbert.linking.formats.sssom import SssomFormat
+from sapbert.linking.formats.text import CsvFormat, JsonlFormat, TextFormat
 from sapbert.linking.formats.usagi import UsagiFormat
 
 HEART = Candidate("omop:4329847", "Myocardial infarction", "Heart attack", 1.0, 0.97, "exact")
 OTHER = Candidate("omop:77670", "Chest pain", 'Pain\tin the "chest"', 0.71, None, "dense")
 LINKED = [
-    Linked(1, "heart\nattack", {"id": 7, "name": "heart\nattack"}, [HEART, OTHER]),
-    Linked(2, "xyz", {"id": None, "name": "xyz"}, []),
+    LinkedMention(1, "heart\nattack", {"id": 7, "name": "heart\nattack"}, [HEART, OTHER]),
+    LinkedMention(2, "xyz", {"id": None, "name": "xyz"}, []),
 ]
 COLUMNS = ("id", "name")
 
 
 def written(
-    format: TextFormat, linked: list[Linked] = LINKED, *, delimiter: str = ","
+    format: TextFormat, linked: list[LinkedMention] = LINKED, *, delimiter: str = ","
 ) -> list[dict[str, str]]:
-    text = format.head() + format.body(linked)
+    text = format.header() + format.rows(linked)
     assert text.endswith("\n")
     rows = (line for line in io.StringIO(text, newline="") if not line.startswith("#"))
     return list(csv.DictReader(rows, delimiter=delimiter))
 
 
-def test_csv_has_a_row_a_candidate_and_carries_the_input_along() -> None:
+def test_csv_has_one_row_per_candidate_after_the_input_columns() -> None:
     first, second, nil = written(CsvFormat(COLUMNS))
 
     assert list(first) == ["id", "name", *FIELDS]
@@ -46,8 +47,8 @@ def test_csv_has_a_row_a_candidate_and_carries_the_input_along() -> None:
     assert list(nil.values()) == ["", "xyz", "1", "NIL", *[""] * 6]
 
 
-def test_jsonl_keeps_the_values_of_the_input() -> None:
-    lines = [json.loads(line) for line in JsonlFormat().body(LINKED).splitlines()]
+def test_jsonl_keeps_the_values_of_the_input_row() -> None:
+    lines = [json.loads(line) for line in JsonlFormat().rows(LINKED).splitlines()]
 
     assert [line["rank"] for line in lines] == [1, 2, 1]
     assert lines[0]["id"] == 7
@@ -55,45 +56,45 @@ def test_jsonl_keeps_the_values_of_the_input() -> None:
     assert lines[2] == {"id": None, "name": "xyz", "rank": 1, "concept_id": "NIL"} | dict.fromkeys(FIELDS[2:])
 
 
-def test_a_column_of_the_input_with_a_name_of_ours_is_renamed() -> None:
-    assert carried_names(("score", "x", "input_score", "rank")) == [
+def test_an_input_column_named_like_an_output_column_is_renamed() -> None:
+    assert input_column_names(("score", "x", "input_score", "rank")) == [
         "input_input_score",
         "x",
         "input_score",
         "input_rank",
     ]
-    [line] = JsonlFormat().body([Linked(1, "a", {"rank": "mine"}, [])]).splitlines()
+    [line] = JsonlFormat().rows([LinkedMention(1, "a", {"rank": "mine"}, [])]).splitlines()
     assert (json.loads(line)["input_rank"], json.loads(line)["rank"]) == ("mine", 1)
 
 
 @given(
     st.lists(st.sampled_from([*FIELDS, "a", "input_rank", "input_score", "input_input_rank"]), unique=True)
 )
-def test_no_two_columns_of_the_output_share_a_name(columns: list[str]) -> None:
-    names = [*carried_names(columns), *FIELDS]
+def test_output_column_names_are_distinct(columns: list[str]) -> None:
+    names = [*input_column_names(columns), *FIELDS]
     assert len(set(names)) == len(names)
 
 
-def test_a_row_with_a_new_key_fits_jsonl_only() -> None:
-    late = [Linked(9, "a", {"name": "a", "late": [1]}, [])]
-    assert '"late": [1]' in JsonlFormat().body(late)
+def test_only_jsonl_supports_rows_with_new_keys() -> None:
+    late = [LinkedMention(9, "a", {"name": "a", "late": [1]}, [])]
+    assert '"late": [1]' in JsonlFormat().rows(late)
     for narrow in (CsvFormat(COLUMNS), UsagiFormat(COLUMNS, "name", ("omop",))):
-        with pytest.raises(SapbertError, match=r"row 9 has a new key 'late'; .* \.jsonl"):
-            narrow.body(late)
+        with pytest.raises(SapbertError, match=r"row 9 has a new key 'late'.* \.jsonl"):
+            narrow.rows(late)
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\x00"))))
-def test_csv_gives_back_any_text(texts: list[str]) -> None:
-    linked = [Linked(number, text, {"mention": text}, []) for number, text in enumerate(texts, 1)]
+def test_csv_preserves_any_text(texts: list[str]) -> None:
+    linked = [LinkedMention(number, text, {"mention": text}, []) for number, text in enumerate(texts, 1)]
     written = CsvFormat(("mention",))
-    rows = list(csv.reader(io.StringIO(written.head() + written.body(linked), newline="")))
+    rows = list(csv.reader(io.StringIO(written.header() + written.rows(linked), newline="")))
     assert [row[0] for row in rows[1:]] == texts
 
 
 # SSSOM
 
 
-def test_sssom_says_how_and_how_near() -> None:
+def test_sssom_contains_justification_and_similarity() -> None:
     first, second, nil = written(SssomFormat(("omop",), "f00d", "{}"), delimiter="\t")
 
     assert first["subject_label"] == "heart attack"
@@ -107,34 +108,34 @@ def test_sssom_says_how_and_how_near() -> None:
 
 
 @pytest.mark.parametrize("matched_by", get_args(MatchedBy))
-def test_every_way_to_find_a_candidate_is_a_justification(matched_by: MatchedBy) -> None:
-    linked = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, matched_by)])]
+def test_every_matched_by_has_a_justification(matched_by: MatchedBy) -> None:
+    linked = [LinkedMention(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, matched_by)])]
     [row] = written(SssomFormat(("x",), "f00d", "{}"), linked, delimiter="\t")
     assert row["mapping_justification"].startswith("semapv:")
 
 
 def test_a_reranked_candidate_has_both_scores() -> None:
-    linked = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, "reranked", 7.25)])]
+    linked = [LinkedMention(1, "a", {}, [Candidate("x:1", "b", "b", 0.5, None, "reranked", 7.25)])]
     [row] = written(CsvFormat(()), linked)
     assert (row["score"], row["matched_by"], row["rerank_score"]) == ("0.5", "reranked", "7.25")
 
 
 def test_a_similarity_is_never_negative() -> None:
-    unlike = [Linked(1, "a", {}, [Candidate("x:1", "b", "b", -0.2, None, "dense")])]
+    unlike = [LinkedMention(1, "a", {}, [Candidate("x:1", "b", "b", -0.2, None, "dense")])]
     [row] = written(SssomFormat(("x",), "f00d", "{}"), unlike, delimiter="\t")
     assert row["similarity_score"] == "0.0"
 
 
-def test_an_empty_mention_is_no_mapping() -> None:
-    assert SssomFormat(("x",), "f00d", "{}").body([Linked(1, " ", {}, [])]) == ""
+def test_an_empty_mention_has_no_mapping() -> None:
+    assert SssomFormat(("x",), "f00d", "{}").rows([LinkedMention(1, " ", {}, [])]) == ""
 
 
 @pytest.mark.filterwarnings("ignore")  # the package's own, of pandas
-def test_the_sssom_package_finds_it_valid(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_sssom_package_validates_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     parsers = pytest.importorskip("sssom.parsers")
     validators = pytest.importorskip("sssom.validators")
     sssom = SssomFormat(("omop", "mesh"), "f00d", '{"k": 5}')
-    (tmp_path / "links.sssom.tsv").write_text(sssom.head() + sssom.body(LINKED))
+    (tmp_path / "links.sssom.tsv").write_text(sssom.header() + sssom.rows(LINKED))
 
     mappings = parsers.parse_sssom_table(tmp_path / "links.sssom.tsv")
     reports = validators.validate(mappings, fail_on_error=True)
@@ -148,10 +149,10 @@ def test_the_sssom_package_finds_it_valid(tmp_path: Path, caplog: pytest.LogCapt
 # Usagi
 
 
-def test_usagi_gets_the_best_candidate_and_is_offered_the_others() -> None:
+def test_usagi_gets_the_best_candidate_and_suggestions() -> None:
     columns = ("sourceCode", "text", "sourceFrequency", "ward")
     linked = [
-        Linked(number, str(values[1]), dict(zip(columns, values, strict=True)), candidates)
+        LinkedMention(number, str(values[1]), dict(zip(columns, values, strict=True)), candidates)
         for number, values, candidates in (
             (1, ("I21", "heart attack", 12, "3"), [HEART, OTHER]),
             (2, ("", "xyz", None, None), []),
@@ -181,6 +182,6 @@ def test_usagi_gets_the_best_candidate_and_is_offered_the_others() -> None:
     )
 
 
-def test_usagi_takes_omop_concepts_only() -> None:
-    with pytest.raises(ConfigError, match="here are hp, omop; index what `sapbert read omop` wrote"):
+def test_usagi_requires_omop_concepts() -> None:
+    with pytest.raises(ConfigError, match=r"the prefixes hp, omop; .* `sapbert read omop`"):
         UsagiFormat(("mention",), "mention", ("hp", "omop"))

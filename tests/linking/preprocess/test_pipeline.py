@@ -1,4 +1,4 @@
-"""Mentions made ready for linking."""
+"""MentionStream made ready for linking."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import polars as pl
 import pytest
 
 from sapbert.errors import ConfigError
-from sapbert.linking.mention_source import MentionRow, Mentions, listed
+from sapbert.linking.input.mentions import MentionRow, MentionStream, mentions_from_list
 from sapbert.linking.preprocess.pipeline import expand_mentions, split_mentions
 
 DOCUMENT = "Familial adenomatous polyposis (FAP) is rare."
 
 
-def table(*rows: tuple[str, str | None]) -> Mentions:
+def table(*rows: tuple[str, str | None]) -> MentionStream:
     made = (MentionRow(mention, {"mention": mention, "text": text}) for mention, text in rows)
-    return Mentions(made, "mention", ("mention", "text"))
+    return MentionStream(made, "mention", ("mention", "text"))
 
 
 def test_short_forms_of_the_document_are_written_out_and_shown() -> None:
@@ -39,7 +39,7 @@ def test_a_composite_mention_becomes_several_rows() -> None:
 
 
 def test_a_name_is_not_split() -> None:
-    prepared = split_mentions(listed(["cleft lip and cleft palate"]), lambda mention: True)
+    prepared = split_mentions(mentions_from_list(["cleft lip and cleft palate"]), lambda mention: True)
 
     assert [row.mention for row in prepared.rows] == ["cleft lip and cleft palate"]
 
@@ -53,7 +53,7 @@ def test_written_out_mentions_are_split() -> None:
 
 
 def test_typed_inputs_stay_typed() -> None:
-    typed = Mentions(iter(()), "mention", ("mention",), {"mention": pl.String})
+    typed = MentionStream(iter(()), "mention", ("mention",), {"mention": pl.String})
 
     assert split_mentions(typed, bool).schema == {"mention": pl.String, "part": pl.String}
 
@@ -64,7 +64,7 @@ def test_a_missing_document_column_is_told_with_the_nearest() -> None:
 
 
 def test_a_column_that_would_be_written_over_is_refused() -> None:
-    taken = Mentions(iter(()), "mention", ("mention", "part"))
+    taken = MentionStream(iter(()), "mention", ("mention", "part"))
 
     with pytest.raises(ConfigError, match="column 'part'"):
         split_mentions(taken, bool)

@@ -23,8 +23,8 @@ from sapbert.defaults import DEFAULT, resolve_default
 from sapbert.linking.settings import InputSettings, LinkerSettings, LinkSettings
 
 if TYPE_CHECKING:
+    from sapbert.linking.input.mentions import MentionStream
     from sapbert.linking.linker import Linker
-    from sapbert.linking.mention_source import Mentions
     from sapbert.progress import Progress
     from sapbert.protocols import Reranker
 
@@ -145,7 +145,7 @@ def _add_labelled_mentions(linker: Linker, opening: LinkerSettings, index: str) 
     typer.echo(f"{added:,} of {quantity(len(pairs), 'labelled mention')} have a concept of {index}", err=True)
 
 
-def _preprocess(source: Mentions, linker: Linker, columns: InputSettings) -> Mentions:
+def _preprocess(source: MentionStream, linker: Linker, columns: InputSettings) -> MentionStream:
     from sapbert.linking.preprocess.pipeline import expand_mentions, require_column, split_mentions
 
     if columns.context_column is not None:
@@ -155,19 +155,19 @@ def _preprocess(source: Mentions, linker: Linker, columns: InputSettings) -> Men
     return split_mentions(source, linker.is_name) if columns.split_composites else source
 
 
-def _source(mentions: list[str] | None, table: LinkInput, progress: Progress) -> Mentions:
-    from sapbert.linking.mention_source import lines, listed
+def _source(mentions: list[str] | None, table: LinkInput, progress: Progress) -> MentionStream:
+    from sapbert.linking.input.mentions import mentions_from_lines, mentions_from_list
 
     if mentions:
-        return listed(mentions)
+        return mentions_from_list(mentions)
     if table.file is not None:
-        from sapbert.linking.mention_tables import read_mentions
+        from sapbert.linking.input.tables import read_mention_table
         from sapbert.vocab.input_files import InputReader
 
-        return read_mentions(table.file, table.column, InputReader(progress=progress))
+        return read_mention_table(table.file, table.column, InputReader(progress=progress))
     if sys.stdin.isatty():
         typer.echo("reading mentions from standard input, one per line, until end of file (Ctrl-D)", err=True)
-    return lines(sys.stdin.buffer, "standard input")
+    return mentions_from_lines(sys.stdin.buffer, "standard input")
 
 
 def _sha256(path: Path) -> str:

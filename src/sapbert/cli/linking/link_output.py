@@ -19,10 +19,12 @@ from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
     from sapbert.linking.candidate import Candidate
-    from sapbert.linking.formats.rows import Linked, TextFormat
-    from sapbert.linking.job import OnLinked, Outlet
+    from sapbert.linking.formats.linked_mention import LinkedMention
+    from sapbert.linking.formats.text import TextFormat
+    from sapbert.linking.formats.writer import LinkWriter
+    from sapbert.linking.input.mentions import MentionRow, MentionStream
+    from sapbert.linking.job import OnLinked
     from sapbert.linking.linker import Linker
-    from sapbert.linking.mention_source import MentionRow, Mentions
     from sapbert.linking.settings import LinkSettings
     from sapbert.progress import Progress
 
@@ -53,7 +55,7 @@ class Task(NamedTuple):
     """The mentions to link, how to link them, and the format of the links."""
 
     kind: LinkFormat
-    source: Mentions
+    source: MentionStream
     linker: Linker
     settings: LinkSettings
     context_column: str | None
@@ -62,16 +64,16 @@ class Task(NamedTuple):
 
     def answer(self, rows: Sequence[MentionRow]) -> list[list[Candidate]]:
         """Link some mentions."""
-        from sapbert.linking.mention_source import contexts_of
+        from sapbert.linking.input.mentions import context_texts
 
-        mentions, contexts = [row.mention for row in rows], contexts_of(rows, self.context_column)
+        mentions, contexts = [row.mention for row in rows], context_texts(rows, self.context_column)
         return self.linker.link(mentions, settings=self.settings, contexts=contexts)
 
     def text_format(self) -> TextFormat:
         """Return the writer of a text format."""
         from sapbert.curies import canonical_prefix
-        from sapbert.linking.formats.rows import CsvFormat, JsonlFormat
         from sapbert.linking.formats.sssom import SssomFormat
+        from sapbert.linking.formats.text import CsvFormat, JsonlFormat
         from sapbert.linking.formats.usagi import UsagiFormat
 
         if self.kind == LinkFormat.JSONL:
@@ -141,20 +143,20 @@ def print_links(task: Task) -> None:
             _print_table(batch)
         return
     format = task.text_format()
-    text = format.head()
+    text = format.header()
     for batch in batches:
         # The header is printed with the first links: nothing is printed if linking them fails.
-        typer.echo((text + format.body(batch)).encode(errors="replace"), nl=False)
+        typer.echo((text + format.rows(batch)).encode(errors="replace"), nl=False)
         text = ""
     typer.echo(text.encode(), nl=False)
 
 
-def _print_table(batch: Sequence[Linked]) -> None:
+def _print_table(batch: Sequence[LinkedMention]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from sapbert.linking.formats.rows import answers
+    from sapbert.linking.formats.linked_mention import candidate_fields
 
     has_confidence = any(
         candidate.confidence is not None for linked in batch for candidate in linked.candidates
@@ -168,7 +170,7 @@ def _print_table(batch: Sequence[Linked]) -> None:
     for title in titles:
         table.add_column(title, overflow="fold")
     for linked in batch:
-        for row in answers(linked.candidates):
+        for row in candidate_fields(linked.candidates):
             rank, concept, preferred, matched, score, confidence, matched_by, reranked = row.values()
             words = (linked.mention if rank == 1 else "", concept, preferred, matched, matched_by)
             scores = [score, *[confidence] * has_confidence, *[reranked] * has_rerank_score]
@@ -178,15 +180,15 @@ def _print_table(batch: Sequence[Linked]) -> None:
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 
-def is_finished(source: Mentions, out: Path) -> bool:
+def is_finished(source: MentionStream, out: Path) -> bool:
     """Return whether the job is already finished, and report it."""
     from sapbert.linking.job import is_interrupted
 
     if not out.is_file() or is_interrupted(out):
         return False
-    from sapbert.linking.mention_tables import count_linked
+    from sapbert.linking.job import count_finished
 
-    done = count_linked(out, source)
+    done = count_finished(out, source)
     if done is None:
         raise SapbertError(
             f"{out} exists and no interrupted job belongs to it; choose another name or give --overwrite"
@@ -199,22 +201,23 @@ def is_finished(source: Mentions, out: Path) -> bool:
 
 def write_links(task: Task, out: Path, on_linked: OnLinked, *, resume: bool, overwrite: bool) -> int:
     """Write links to a file; returns the number of mentions."""
-    from sapbert.linking.job import TextOutlet, is_interrupted, link_to_file
+    from sapbert.linking.formats.writer import TextWriter
+    from sapbert.linking.job import is_interrupted, link_to_file
     from sapbert.resumable import run_folder
 
-    outlet: Outlet
+    writer: LinkWriter
     if task.kind == LinkFormat.PARQUET:
-        from sapbert.linking.formats.parquet import ParquetOutlet
+        from sapbert.linking.formats.parquet import ParquetWriter
 
-        outlet = ParquetOutlet(task.source.columns, task.source.schema)
+        writer = ParquetWriter(task.source.columns, task.source.schema)
     else:
-        outlet = TextOutlet(task.text_format())
+        writer = TextWriter(task.text_format())
     job = {"format": task.kind.value, "column": task.source.column, **task.job}
     try:
         return link_to_file(
             task.source,
             task.answer,
-            outlet,
+            writer,
             out,
             job,
             resume=resume,

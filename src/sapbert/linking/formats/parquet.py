@@ -1,6 +1,6 @@
-"""Links as Parquet: a part for each commit of a job, joined into one file at the end.
+"""Links as Parquet: one part per commit of a job, concatenated at the end.
 
-Columns carried from a Parquet input keep their type; those from other inputs are text.
+Columns copied from a Parquet input keep their type; columns from other inputs are strings.
 """
 
 from __future__ import annotations
@@ -13,22 +13,30 @@ from typing import Any
 
 import polars as pl
 
-from sapbert.linking.formats.rows import FIELDS, Linked, answers, carried_names, plain, row_values
+from sapbert.linking.formats.linked_mention import (
+    FIELDS,
+    LinkedMention,
+    candidate_fields,
+    input_column_names,
+    input_values,
+    to_text,
+)
 from sapbert.vocab.parquet import polars_os_errors
 
 _TYPES = (pl.Int32, pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String, pl.Float64)
+"""Types of `FIELDS`."""
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetOutlet:
-    """Parts in a folder; the position is their number."""
+class ParquetWriter:
+    """Writes parts to the folder of the job; the position is their number. Implements `LinkWriter`."""
 
     columns: tuple[str, ...]
-    """Of the input."""
+    """Columns of the input."""
     schema: Mapping[str, Any] | None
-    """Their types, where the input has any."""
+    """Polars types of the input columns, if the input has types."""
 
-    def write(self, folder: Path, position: int, batches: Sequence[Sequence[Linked]]) -> int:
+    def write(self, folder: Path, position: int, batches: Sequence[Sequence[LinkedMention]]) -> int:
         """Write some batches as one part."""
         part = _part(folder, position)
         frame = self._frame([linked for batch in batches for linked in batch])
@@ -39,31 +47,31 @@ class ParquetOutlet:
         return position + 1
 
     def finish(self, folder: Path, position: int, target: Path) -> None:
-        """Join the parts into one file."""
+        """Concatenate the parts."""
         whole = folder / "whole.parquet"
         parts = pl.scan_parquet([_part(folder, number) for number in range(position)])
         with polars_os_errors(whole):
             parts.sink_parquet(whole)
         whole.replace(target)
 
-    def _frame(self, batch: Sequence[Linked]) -> pl.DataFrame:
-        typed = self.schema or dict.fromkeys(self.columns, pl.String)
-        names = carried_names(self.columns)
+    def _frame(self, batch: Sequence[LinkedMention]) -> pl.DataFrame:
+        input_types = self.schema or dict.fromkeys(self.columns, pl.String)
+        names = input_column_names(self.columns)
         schema = {
-            **{name: typed[column] for name, column in zip(names, self.columns, strict=True)},
+            **{name: input_types[column] for name, column in zip(names, self.columns, strict=True)},
             **dict(zip(FIELDS, _TYPES, strict=True)),
         }
         rows = [
-            (*carried, *answer.values())
+            (*copied, *fields.values())
             for linked in batch
-            for carried in [self._carried(linked)]
-            for answer in answers(linked.candidates)
+            for copied in [self._input_values(linked)]
+            for fields in candidate_fields(linked.candidates)
         ]
         return pl.DataFrame(rows, schema=schema, orient="row")
 
-    def _carried(self, linked: Linked) -> list[Any]:
-        values = row_values(linked, self.columns)
-        return values if self.schema else [None if value is None else plain(value) for value in values]
+    def _input_values(self, linked: LinkedMention) -> list[Any]:
+        values = input_values(linked, self.columns)
+        return values if self.schema else [None if value is None else to_text(value) for value in values]
 
 
 def _part(folder: Path, number: int) -> Path:

@@ -1,8 +1,8 @@
 """Links as SSSOM/TSV, the exchange format for mappings.
 
-A mention is text and belongs to no vocabulary, so the subject is an `rdfs literal` with a label and no
-identifier. What says that nothing was found is `sssom:NoTermFound`, whose `object_source` tells where it was
-looked for: in an index, named by its fingerprint.
+A mention is text without a vocabulary, so the subject is an `rdfs literal` with a label and no identifier.
+The object of a mention without candidates is `sssom:NoTermFound`; `object_source` names the index that was
+searched by its fingerprint.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sapbert.linking.candidate import Candidate
-from sapbert.linking.formats.rows import Linked, csv_text
+from sapbert.linking.formats.linked_mention import LinkedMention
+from sapbert.linking.formats.text import csv_text
 from sapbert.text import tidy
 from sapbert.version import __version__
 
@@ -42,56 +43,56 @@ _LICENSE = "https://w3id.org/sssom/license/unspecified"
 
 @dataclass(frozen=True, slots=True)
 class SssomFormat:
-    """SSSOM/TSV 1.1."""
+    """SSSOM/TSV 1.1; implements `TextFormat`."""
 
     prefixes: tuple[str, ...]
-    """Of the concepts that may be found."""
+    """Prefixes of the concepts that can be candidate."""
     fingerprint: str
-    """Of the index."""
+    """Fingerprint of the index."""
     job: str
-    """What was asked: equal for mappings made alike, and part of their identifier."""
+    """Settings of the job as JSON: mapping sets made with equal settings get the same identifier."""
 
-    def head(self) -> str:
-        """Return the metadata, and the header."""
-        own_id = uuid.uuid5(uuid.NAMESPACE_URL, f"sapbert:{self.fingerprint}:{self.job}")
+    def header(self) -> str:
+        """Return the metadata and the column names."""
+        set_id = uuid.uuid5(uuid.NAMESPACE_URL, f"sapbert:{self.fingerprint}:{self.job}")
         lines = [
-            f"mapping_set_id: urn:uuid:{own_id}",
+            f"mapping_set_id: urn:uuid:{set_id}",
             f"license: {_LICENSE}",
             "mapping_tool: sapbert",
             f'mapping_tool_version: "{__version__}"',
             "curie_map:",
             f'  {_SOURCE}: "urn:sapbert:index:"',
-            # Every prefix of a vocabulary resolves there, or can be registered.
+            # Bioregistry resolves the prefixes of all vocabularies, or lets users register them.
             *(f'  "{prefix}": "https://bioregistry.io/{prefix}:"' for prefix in self.prefixes),
         ]
         return "".join(f"# {line}\n" for line in lines) + csv_text([_COLUMNS], delimiter="\t")
 
-    def body(self, batch: Sequence[Linked]) -> str:
-        """Return the mappings of some mentions; an empty mention, having no label, has none."""
+    def rows(self, batch: Sequence[LinkedMention]) -> str:
+        """Return one line per candidate; none for an empty mention, which has no label."""
         return csv_text(
             (record for linked in batch if tidy(linked.mention) for record in self._records(linked)),
             delimiter="\t",
         )
 
-    def _records(self, linked: Linked) -> Iterator[tuple[object, ...]]:
+    def _records(self, linked: LinkedMention) -> Iterator[tuple[object, ...]]:
         label = tidy(linked.mention)
         source = f"{_SOURCE}:{self.fingerprint}"
         if not linked.candidates:
-            manner = "semapv:SemanticSimilarityThresholdMatching"
-            yield (label, "rdfs literal", "skos:exactMatch", _NO_TERM, "", manner, source, *[""] * 4)
-        for found in linked.candidates:
-            yield (label, "rdfs literal", *self._mapped(found, source))
+            justification = "semapv:SemanticSimilarityThresholdMatching"
+            yield (label, "rdfs literal", "skos:exactMatch", _NO_TERM, "", justification, source, *[""] * 4)
+        for candidate in linked.candidates:
+            yield (label, "rdfs literal", *self._object(candidate, source))
 
-    def _mapped(self, found: Candidate, source: str) -> tuple[object, ...]:
+    def _object(self, candidate: Candidate, source: str) -> tuple[object, ...]:
         return (
-            "skos:exactMatch" if found.matched_by == "exact" else "skos:closeMatch",
-            found.concept_id,
-            found.preferred_name,
-            _JUSTIFICATIONS[found.matched_by],
+            "skos:exactMatch" if candidate.matched_by == "exact" else "skos:closeMatch",
+            candidate.concept_id,
+            candidate.preferred_name,
+            _JUSTIFICATIONS[candidate.matched_by],
             source,
-            "" if found.confidence is None else found.confidence,
-            # A similarity lies between 0 and 1; opposite vectors are no more than unlike.
-            min(max(found.score, 0.0), 1.0),
+            "" if candidate.confidence is None else candidate.confidence,
+            # SSSOM requires a similarity between 0 and 1.
+            min(max(candidate.score, 0.0), 1.0),
             "cosine",
-            found.matched_name,
+            candidate.matched_name,
         )

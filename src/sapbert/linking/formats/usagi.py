@@ -1,8 +1,8 @@
-"""Links as the CSV in which Usagi keeps mappings under review.
+"""Links as the CSV file of mappings under review that Usagi reads.
 
-Every concept that Usagi reads for a source code becomes a target of it, so only the best candidate is one;
-the others stand in `sourceAutoAssignedConceptIds`, where Usagi offers them. Usagi knows concepts by their
-OMOP number, so the index must be made from an OMOP vocabulary.
+Usagi makes every concept in the file a target of its source code, so only the best candidate is written as a
+concept. The others are listed in `sourceAutoAssignedConceptIds`, from which Usagi suggests them. Usagi uses
+OMOP concept numbers, so the index must be built from an OMOP vocabulary.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from sapbert.errors import ConfigError
 from sapbert.linking.candidate import Candidate
-from sapbert.linking.formats.rows import Linked, csv_text, plain, row_values
+from sapbert.linking.formats.linked_mention import LinkedMention, input_values, to_text
+from sapbert.linking.formats.text import csv_text
 
 _PREFIX = "omop:"
-_KNOWN = ("sourceCode", "sourceFrequency")
-"""Columns that an input may have under Usagi's names; all others become additional information."""
+_USAGI_COLUMNS = ("sourceCode", "sourceFrequency")
+"""Input columns with a meaning in Usagi; all others become additional information."""
 _BEFORE = ("sourceCode", "sourceName", "sourceFrequency", "sourceAutoAssignedConceptIds")
 _AFTER = (
     "matchScore", "mappingStatus", "equivalence", "statusSetBy", "statusSetOn", "conceptId", "conceptName",
@@ -26,43 +27,44 @@ _AFTER = (
 
 @dataclass(frozen=True, slots=True)
 class UsagiFormat:
-    """One row a mention, not yet reviewed."""
+    """One row per mention, unreviewed; implements `TextFormat`."""
 
     columns: tuple[str, ...]
-    """Of the input."""
+    """Columns of the input."""
     column: str
-    """That of the mention."""
+    """Column with the mention."""
     prefixes: tuple[str, ...]
-    """Of the concepts that may be found."""
+    """Prefixes of the concepts that can be found."""
 
     def __post_init__(self) -> None:
         if self.prefixes != (_PREFIX.rstrip(":"),):
-            found = ", ".join(self.prefixes)
-            hint = "index what `sapbert read omop` wrote"
-            raise ConfigError(f"Usagi knows concepts by OMOP number, but here are {found}; {hint}")
+            raise ConfigError(
+                f"Usagi needs OMOP concepts, but the index has the prefixes {', '.join(self.prefixes)}; "
+                "index a vocabulary written by `sapbert read omop`"
+            )
 
-    def head(self) -> str:
-        """Return the header."""
-        extra = [f"ADD_INFO:{column}" for column in self._extra()]
+    def header(self) -> str:
+        """Return the column names."""
+        extra = [f"ADD_INFO:{column}" for column in self._extra_columns()]
         return csv_text([[*_BEFORE, *extra, *_AFTER]])
 
-    def body(self, batch: Sequence[Linked]) -> str:
-        """Return the rows of some mentions."""
+    def rows(self, batch: Sequence[LinkedMention]) -> str:
+        """Return one line per mention."""
         return csv_text(self._record(linked) for linked in batch)
 
-    def _extra(self) -> list[str]:
-        return [column for column in self.columns if column not in (*_KNOWN, self.column)]
+    def _extra_columns(self) -> list[str]:
+        return [column for column in self.columns if column not in (*_USAGI_COLUMNS, self.column)]
 
-    def _record(self, linked: Linked) -> list[object]:
-        row = dict(zip(self.columns, row_values(linked, self.columns), strict=True))
-        offered = ";".join(_number(found) for found in linked.candidates)
+    def _record(self, linked: LinkedMention) -> list[object]:
+        row = dict(zip(self.columns, input_values(linked, self.columns), strict=True))
+        suggested = ";".join(_number(candidate) for candidate in linked.candidates)
         best = linked.candidates[0] if linked.candidates else None
         return [
-            plain(row.get("sourceCode")) or linked.number,
+            to_text(row.get("sourceCode")) or linked.number,
             linked.mention,
-            plain(row.get("sourceFrequency")) or 0,
-            offered,
-            *(plain(row[column]) for column in self._extra()),
+            to_text(row.get("sourceFrequency")) or 0,
+            suggested,
+            *(to_text(row[column]) for column in self._extra_columns()),
             f"{best.score if best else 0:.2f}",
             "UNCHECKED",
             "UNREVIEWED",
@@ -79,5 +81,5 @@ class UsagiFormat:
         ]
 
 
-def _number(found: Candidate) -> str:
-    return found.concept_id.removeprefix(_PREFIX)
+def _number(candidate: Candidate) -> str:
+    return candidate.concept_id.removeprefix(_PREFIX)

@@ -1,7 +1,7 @@
-"""Mentions made ready for linking: abbreviations written out, composite ones in parts.
+"""Preprocessing of mentions: expand abbreviations, split composite mentions.
 
-Both change what is linked, so both show: in a column `expanded` or `part` that is carried along with the row.
-A row whose mention has several parts becomes several rows. A name of the vocabulary is never split.
+Both change the text that is linked, so both add a column to the output row: `expanded` or `part`. A row whose
+mention has several parts becomes several rows. A name of the vocabulary is never split.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from functools import lru_cache
 from typing import Any
 
 from sapbert.errors import ConfigError, suggestion
-from sapbert.linking.mention_source import MentionRow, Mentions
+from sapbert.linking.input.mentions import MentionRow, MentionStream
 from sapbert.linking.preprocess.abbreviations import expand, find_abbreviations
 from sapbert.linking.preprocess.composites import split_composite
 
 EXPANDED, PART = "expanded", "part"
-_REMEMBERED = 64
-"""Documents whose short forms are remembered: the mentions of one mostly come together."""
+_CACHED_DOCUMENTS = 64
+"""Documents whose abbreviations are cached; mentions of one document are usually adjacent."""
 
 
-def expand_mentions(mentions: Mentions, document: str) -> Mentions:
-    """Write out the short forms that the text in column `document` defines."""
-    require_column(mentions, document, "--document-column")
-    defined = lru_cache(_REMEMBERED)(find_abbreviations)
+def expand_mentions(mentions: MentionStream, document_column: str) -> MentionStream:
+    """Expand the abbreviations that the text in `document_column` defines."""
+    require_column(mentions, document_column, "--document-column")
+    abbreviations_of = lru_cache(_CACHED_DOCUMENTS)(find_abbreviations)
 
     def rows() -> Iterator[MentionRow]:
         for mention, row in mentions.rows:
-            text = row.get(document)
-            expanded = expand(mention, defined(text)) if isinstance(text, str) else mention
+            text = row.get(document_column)
+            expanded = expand(mention, abbreviations_of(text)) if isinstance(text, str) else mention
             yield MentionRow(expanded, {**row, EXPANDED: expanded})
 
     return _with_column(mentions, EXPANDED, rows())
 
 
-def split_mentions(mentions: Mentions, is_name: Callable[[str], bool]) -> Mentions:
-    """Split mentions of several concepts; `is_name` says of a mention whether it is a name as it stands."""
+def split_mentions(mentions: MentionStream, is_name: Callable[[str], bool]) -> MentionStream:
+    """Split composite mentions, except those that are a name of the vocabulary (`is_name`)."""
 
     def rows() -> Iterator[MentionRow]:
         for mention, row in mentions.rows:
@@ -49,15 +49,15 @@ def split_mentions(mentions: Mentions, is_name: Callable[[str], bool]) -> Mentio
     return _with_column(mentions, PART, rows())
 
 
-def require_column(mentions: Mentions, column: str, option: str) -> None:
-    """Refuse a column that the input does not have, and name the nearest that it has."""
+def require_column(mentions: MentionStream, column: str, option: str) -> None:
+    """Raise `ConfigError` if the input does not have `column`, which `option` names."""
     if column not in mentions.columns:
         raise ConfigError(f"no column {column!r} for {option}{suggestion(column, mentions.columns)}")
 
 
-def _with_column(mentions: Mentions, column: str, rows: Iterator[MentionRow]) -> Mentions:
+def _with_column(mentions: MentionStream, column: str, rows: Iterator[MentionRow]) -> MentionStream:
     if column in mentions.columns:
-        raise ConfigError(f"the input has a column {column!r}, which linking would write; rename it")
+        raise ConfigError(f"the input has a column {column!r}, which linking adds; rename the input column")
     schema: Mapping[str, Any] | None = mentions.schema
     if schema is not None:
         import polars as pl

@@ -1,7 +1,7 @@
-"""`sapbert.link`: one mention, the default index, one line.
+"""`sapbert.link`: link one mention with the bundled index.
 
-The index is opened by the first call and kept, since whoever looks up one mention looks up another. For many
-mentions, filters or an index of one's own there is `Linker`.
+The first call opens the index and keeps it open for the next ones. For many mentions, filters or another
+index use `Linker`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sapbert.linking.linker import Linker
 
 
 class Answer(tuple[Candidate, ...]):
-    """The candidates of one mention, best first; printed, a line each."""
+    """The candidates of one mention, best first; printed one per line."""
 
     __slots__ = ()
 
@@ -22,9 +22,9 @@ class Answer(tuple[Candidate, ...]):
 
 
 def link(mention: str, *, k: int = 5) -> Answer:
-    """Return the concepts of MeSH that `mention` may mean, best first; none where it is empty."""
+    """Return the best `k` MeSH concepts for `mention`, best first; none if it is empty."""
     if not isinstance(mention, str):
-        raise TypeError("link takes one mention; for several: sapbert.Linker.open().link(mentions)")
+        raise TypeError("link takes one mention; for a list use sapbert.Linker.open().link(mentions)")
     [candidates] = _default_linker().link([mention], k=k)
     return Answer(candidates)
 

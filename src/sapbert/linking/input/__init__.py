@@ -1,0 +1,1 @@
+"""Input of linking: mentions from lists, lines and tables."""
