@@ -70,13 +70,13 @@ def test_the_same_seed_draws_the_same_names(tiny_pairs: Pairs) -> None:
 
 
 def test_what_cannot_be_drawn_is_told(vocabulary: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="3 concepts have 3 names or more, not 4; ask for fewer"):
+    with pytest.raises(ConfigError, match="only 3 concepts have 3 names or more, expected 4; use fewer"):
         sample_names(vocabulary, ProjectionSettings(concepts=4, names=3))
     with pytest.raises(ConfigError, match=f"concepts must be from 2 to {MOST_CONCEPTS}, got 57"):
         ProjectionSettings(concepts=57)
     with create(tmp_path / "other") as draft:
         draft.seal("index", settings={}, inputs={}, counts={})
-    with pytest.raises(ArtifactError, match="kind index; names come from a vocabulary or from pairs"):
+    with pytest.raises(ArtifactError, match="kind index; expected a vocabulary or pairs"):
         sample_names(tmp_path / "other", SMALL)
 
 

@@ -52,7 +52,7 @@ def test_every_row_is_found_by_each_of_its_names(name: str) -> None:
     table = TABLES[name]
 
     assert {row: table.find(row) for row in table.rows} == {row: row for row in table.rows}
-    assert {also: table.find(also) for also in table.also} == table.also
+    assert {alias: table.find(alias) for alias in table.aliases} == table.aliases
 
 
 def test_a_row_is_found_whatever_its_spelling() -> None:

@@ -16,7 +16,7 @@ from sapbert.evaluation.run import evaluate
 from sapbert.evaluation.significance import t_test
 from sapbert.paper.cells import CELLS, CellProgress, RankerRun, find_benchmarks, measure_cells
 from sapbert.paper.published import SOTA, paper_tables
-from sapbert.paper.tables import ABSENT, Reproduction, csv_rows, table_text
+from sapbert.paper.tables import NO_VALUE, Reproduction, csv_rows, table_text
 from tests.evaluation.conftest import dictionary, mentions, ranker_answering, small_set
 
 NAMES = {"fever": "F", "moss lung": "M", "tin ear": "T"}
@@ -52,9 +52,9 @@ def made(
     *,
     table: str = "table1",
     benchmark: EvaluationSet = BOTH,
-    beside: Mapping[str, str] | None = None,
-    against: str | None = None,
-    absent: Mapping[str, str] | None = None,
+    paper_rows: Mapping[str, str] | None = None,
+    reference: str | None = None,
+    missing: Mapping[str, str] | None = None,
 ) -> Reproduction:
     """A table of one set, from the answers of each run of each row."""
     runs = {
@@ -64,7 +64,7 @@ def made(
         for row, answers in systems.items()
     }
     sets = {"ncbi-disease": benchmark}
-    return Reproduction(paper_tables()[table], runs, sets, absent or {}, beside or {}, against)
+    return Reproduction(paper_tables()[table], runs, sets, missing or {}, paper_rows or {}, reference)
 
 
 def test_a_cell_that_is_done_is_not_measured_again(tmp_path: Path) -> None:
@@ -168,16 +168,16 @@ def test_sets_that_cannot_be_measured_are_told_with_the_reason(tmp_path: Path) -
         for stem, text in files.items():
             (tmp_path / name / f"{stem}.tsv").write_text(text)
 
-    found, absent = find_benchmarks(
+    found, missing = find_benchmarks(
         tmp_path, ["ncbi-disease", "bc5cdr-disease", "bc5cdr-chemical", "medmentions", "cometa"]
     )
 
     assert list(found) == ["ncbi-disease"]
-    assert absent == {
-        "bc5cdr-disease": "the folder bc5cdr-disease has no labelled mentions to test",
+    assert missing == {
+        "bc5cdr-disease": "the folder bc5cdr-disease has no test split with labelled mentions",
         "bc5cdr-chemical": "the folder bc5cdr-chemical has no dictionary",
-        "medmentions": "the folder medmentions has no labelled mentions to test",
-        "cometa": "no folder cometa among the benchmarks",
+        "medmentions": "the folder medmentions has no test split with labelled mentions",
+        "cometa": "there is no folder cometa in the folder of benchmarks",
     }
 
 
@@ -185,13 +185,13 @@ def test_a_row_has_its_interval_and_the_papers_row_below_it() -> None:
     found = made(
         {"mine": [RIGHT], "exact": [{"hot": ["hot"]}]},
         benchmark=replace(BOTH, dictionary=dictionary(NAMES | {"hot": "F"})),
-        beside={"mine": "PubMedBERT"},
-        absent={"cometa": "it is lost"},
+        paper_rows={"mine": "PubMedBERT"},
+        missing={"cometa": "it is lost"},
     )
 
     lines = table_text(found).splitlines()
 
-    five = f" {ABSENT} |" * 5
+    five = f" {NO_VALUE} |" * 5
     start = lines.index("|  | NCBI | BC5CDR-d | BC5CDR-c | MedMentions | AskAPatient | COMETA |")
     assert lines[start + 2 : start + 6] == [
         f"| mine | 100.0/100.0 |{five}",
@@ -229,7 +229,7 @@ def test_means_are_over_folds() -> None:
 
     found = made({"mine": [{"hot": ["fever"]}]}, benchmark=small_set(NAMES, test))
 
-    assert found.figures["mine", "ncbi-disease", "dictionary", 1].accuracy.mean == pytest.approx(
+    assert found.accuracies["mine", "ncbi-disease", "dictionary", 1].accuracy.mean == pytest.approx(
         (1 / 3 + 1) / 2
     )
     assert "- NCBI: 2 folds of 2.0 test mentions and 3 names; in the paper 960 and 71,923." in table_text(
@@ -248,10 +248,10 @@ def test_a_row_is_tested_against_another_mention_by_mention() -> None:
     found = made(
         {"first": [many(20)], "better": [many(35)], "luck": [many(21)], "worse": [many(2)]},
         benchmark=MANY,
-        against="first",
+        reference="first",
     )
 
-    figures = {row: found.figures[row, "ncbi-disease", "dictionary", 1] for row in found.rows}
+    figures = {row: found.accuracies[row, "ncbi-disease", "dictionary", 1] for row in found.rows}
     (told_apart,) = compare(*(found.systems[row, "ncbi-disease"] for row in ("first", "better")))
     assert {row: figure.better for row, figure in figures.items()} == {
         "first": False,
@@ -269,25 +269,25 @@ def test_a_row_is_tested_against_another_mention_by_mention() -> None:
 
 
 def test_seeds_are_tested_against_a_printed_figure_by_the_papers_test() -> None:
-    found = made({"seeds": [many(38), many(39), many(38)], "one": [many(40)]}, benchmark=MANY, against=SOTA)
+    found = made({"seeds": [many(38), many(39), many(38)], "one": [many(40)]}, benchmark=MANY, reference=SOTA)
 
-    seeds = found.figures["seeds", "ncbi-disease", "dictionary", 1]
+    seeds = found.accuracies["seeds", "ncbi-disease", "dictionary", 1]
     assert seeds.p == pytest.approx(t_test(np.array([38, 39, 38]) / 40, 0.911))
     assert seeds.better
-    assert found.figures["one", "ncbi-disease", "dictionary", 1].p is None
-    assert "a t-test of two runs or more against the printed figure" in table_text(found)
+    assert found.accuracies["one", "ncbi-disease", "dictionary", 1].p is None
+    assert "a t-test of two or more runs against the published figure" in table_text(found)
 
 
 def test_without_a_test_there_is_no_word_of_one() -> None:
-    assert "†:" not in table_text(made({"one": [many(40)]}, benchmark=MANY, against=SOTA))
+    assert "†:" not in table_text(made({"one": [many(40)]}, benchmark=MANY, reference=SOTA))
 
 
 def test_a_table_of_losses_has_the_other_sets_too() -> None:
-    text = table_text(made({"ms": [RIGHT]}, table="table6", beside={"ms": "multi-similarity"}))
+    text = table_text(made({"ms": [RIGHT]}, table="table6", paper_rows={"ms": "multi-similarity"}))
 
     assert "|  | COMETA zero-shot | NCBI |" in text
-    assert f"| ms | {ABSENT} | 100.0/100.0 |" in text
-    assert f"| *paper: multi-similarity* | 67.2/80.3 | {ABSENT} |" in text
+    assert f"| ms | {NO_VALUE} | 100.0/100.0 |" in text
+    assert f"| *paper: multi-similarity* | 67.2/80.3 | {NO_VALUE} |" in text
 
 
 def test_a_bar_in_a_name_begins_no_column() -> None:
@@ -295,7 +295,7 @@ def test_a_bar_in_a_name_begins_no_column() -> None:
 
 
 def test_the_csv_has_every_figure() -> None:
-    rows = list(csv_rows(made({"mine": [RIGHT, {}]}, against=SOTA)))
+    rows = list(csv_rows(made({"mine": [RIGHT, {}]}, reference=SOTA)))
 
     here = [row for row in rows if row["of"] == "here"]
     assert [(row["dictionary"], row["k"]) for row in here] == [

@@ -54,7 +54,7 @@ def test_several_tables_are_all_run_and_equal_cells_once(recipe: Path) -> None:
     # An epoch is the default, whichever way it is written.
     sweep = sweep_of(recipe, "[[sweep]]\nmargin = [0.1, 0.2]\n[[sweep]]\nepochs = [2, 1]\n")
     assert sweep.cells == (TrainSettings(margin=0.1), TrainSettings(), TrainSettings(epochs=2))
-    assert sweep.of(sweep.cells[0]) == {"margin": 0.1, "epochs": 1}
+    assert sweep.varied_values(sweep.cells[0]) == {"margin": 0.1, "epochs": 1}
 
 
 def test_loss_settings_that_are_not_swept_stay(recipe: Path) -> None:
@@ -97,21 +97,21 @@ def test_no_recipe_of_a_sweep_is_left_untested() -> None:
     [
         ("epochs = 1", r"needs a table \[sweep\]"),
         ("[sweep]", r"needs a table \[sweep\]"),
-        ("sweep = 3", "sweep is a table"),
+        ("sweep = 3", "sweep must be a table"),
         ("[sweep]\nmargins = [1]", "did you mean 'margin'?"),
         ("epoch = 1\n[sweep]\nmargin = [1]", "did you mean 'epochs'?"),
-        ("[sweep]\nmargin = 0.1", "margin in .* is a list"),
-        ("[sweep]\nmargin = []", "margin in .* is a list"),
+        ("[sweep]\nmargin = 0.1", "margin in .* must be a list"),
+        ("[sweep]\nmargin = []", "margin in .* must be a list"),
         ("[sweep]\nmargin = [0.1, 3]", "margin is"),
         ("[sweep]\nbatch_size = [8, 'many']", "batch_size is a whole number"),
         ("[sweep]\nbatch_size.small = [8]", "batch_size is a whole number"),
         ("[sweep]\nloss_settings.ofset = [0.5]", "did you mean 'offset'"),
-        ("[sweep]\nseed = [1, 2]", "seed decides which concepts are held out"),
-        ("[sweep]\nheld_out = [1, 2]", "held_out decides which concepts are held out"),
-        ("held_out = 0\n[sweep]\nmargin = [0.1]", "held_out is at least 1"),
+        ("[sweep]\nseed = [1, 2]", "seed selects the held-out concepts"),
+        ("[sweep]\nheld_out = [1, 2]", "held_out selects the held-out concepts"),
+        ("held_out = 0\n[sweep]\nmargin = [0.1]", "held_out must be at least 1"),
         (
             "[sweep]\n" + "".join(f"{n} = {list(range(1, 100))}\n" for n in ("epochs", "chunk", "keep")),
-            "at most 10,000 cells, and here are 970,299",
+            "at most 10,000 cells, got 970,299",
         ),
     ],
 )
@@ -262,7 +262,7 @@ def test_a_folder_that_is_no_sweep_is_left_alone(
 ) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "results.csv").write_text("precious")
-    with pytest.raises(ArtifactError, match="is no sweep"):
+    with pytest.raises(ArtifactError, match="is not a sweep"):
         run(tiny_pairs, tiny_base, tmp_path / "mine", sweep_of(recipe, TWO))
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["results.csv"]
 

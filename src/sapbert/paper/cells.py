@@ -1,10 +1,10 @@
-"""Measure many rankers on many benchmarks, one cell after the other, in a way that can be stopped.
+"""Evaluate many rankers on many benchmarks, cell by cell, so that an interrupted run can be resumed.
 
-A cell is an evaluation artifact named by a digest of all that it depends on: ranker, benchmark, settings and
-the version of this package, as baselines have no other. So there is no state to keep: a cell that is there is
-done, whichever table asked for it, and what has changed gets a cell of its own.
+A cell is an evaluation artifact, named by a digest of everything it depends on: ranker, benchmark, settings
+and the version of this package (the only version that baselines have). So there is no other state: a cell
+that exists is done, whichever table needed it, and anything that changes gets a new cell.
 
-Every model is opened once before the first cell is measured: a mistake in the last must not show after hours.
+Callers open every model before the first cell is measured, so that a mistake in the last one shows at once.
 """
 
 from __future__ import annotations
@@ -28,95 +28,100 @@ _SPLIT = "test"
 
 @dataclass(frozen=True, slots=True)
 class RankerRun:
-    """One ranker to be measured: a baseline, or one seed of a model."""
+    """One ranker to evaluate: a baseline, or a model trained with one seed."""
 
     row: str
-    """The row it counts for; several runs of one row are its seeds."""
+    """Row of the table; the runs of one row are models with different seeds."""
     fingerprint: str
     """Equal for rankers that give equal results."""
     open: Callable[[], RankerFactory]
-    """Loads it; called only where a cell is missing."""
+    """Loads the ranker; called only if a cell is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellProgress:
-    """One run on one benchmark, about to be measured."""
+    """Progress report before a cell is measured."""
 
     number: int
-    """Of the cells that are not done, from 1."""
+    """Number of the cell among those that are missing, from 1."""
     total: int
+    """Number of missing cells."""
     row: str
     benchmark: str
     seconds_left: float | None
-    """A guess from the names searched so far; None where there are none yet."""
+    """Estimate from the cells measured so far; None before the first."""
 
 
 def find_benchmarks(folder: Path, names: Iterable[str]) -> tuple[dict[str, EvaluationSet], dict[str, str]]:
-    """Open those of the paper's sets that lie in `folder`; of the others the second says why they cannot be.
+    """Open the benchmarks called `names` in `folder`; return also why others cannot be measured.
 
-    A set that is there and damaged is an error, not an absence.
+    A damaged benchmark is an error, not a missing one.
     """
-    found: dict[str, EvaluationSet] = {}
-    absent: dict[str, str] = {}
+    benchmarks: dict[str, EvaluationSet] = {}
+    missing: dict[str, str] = {}
     for name in names:
         if not (folder / name).is_dir():
-            absent[name] = f"no folder {name} among the benchmarks"
+            missing[name] = f"there is no folder {name} in the folder of benchmarks"
             continue
-        opened = open_evaluation_set(folder / name)
-        test = opened.splits.get(_SPLIT)
+        benchmark = open_evaluation_set(folder / name)
+        test = benchmark.splits.get(_SPLIT)
         if test is None or not (test["ids"].list.len() > 0).any():
-            absent[name] = f"the folder {name} has no labelled mentions to test"
-        elif not opened.dictionaries:
-            absent[name] = f"the folder {name} has no dictionary"
+            missing[name] = f"the folder {name} has no test split with labelled mentions"
+        elif not benchmark.dictionaries:
+            missing[name] = f"the folder {name} has no dictionary"
         else:
-            found[name] = opened
-    return found, absent
+            benchmarks[name] = benchmark
+    return benchmarks, missing
 
 
 def measure_cells(
     runs: Sequence[RankerRun],
-    sets: Mapping[str, EvaluationSet],
+    benchmarks: Mapping[str, EvaluationSet],
     target: Path,
     *,
     overwrite: bool = False,
     on_cell: Callable[[CellProgress], None],
 ) -> dict[tuple[str, str], System]:
-    """Measure every run on every set; unless `overwrite`, cells that are already in `target` are kept.
+    """Evaluate every run on every benchmark; unless `overwrite`, cells that exist in `target` are reused.
 
-    Returns the runs of each row and set.
+    Returns row and benchmark → the runs of the row.
     """
-    paths = {(run, name): target / CELLS / _key(run, sets[name]) for run in runs for name in sets}
-    kept = {} if overwrite else {path: _kept(path) for path in paths.values()}
-    done = {path: evaluation for path, evaluation in kept.items() if evaluation is not None}
-    # A dictionary, because two rows may ask for the same cell.
-    missing = {path: place for place, path in paths.items() if path not in done}
-    clock = _Clock([_size(sets[name]) for _, name in missing.values()])
+    paths = {(run, name): target / CELLS / _key(run, benchmarks[name]) for run in runs for name in benchmarks}
+    cells = {} if overwrite else {path: _open_cell(path) for path in paths.values()}
+    done = {path: cell for path, cell in cells.items() if cell is not None}
+    # Keyed by path, because two rows may need the same cell.
+    missing = {path: run_and_name for run_and_name, path in paths.items() if path not in done}
+    estimate = _TimeEstimate([_size(benchmarks[name]) for _, name in missing.values()])
     opened: tuple[RankerRun, RankerFactory] | None = None
     for number, (path, (run, name)) in enumerate(missing.items()):
-        on_cell(CellProgress(number + 1, len(missing), run.row, name, clock.left(number)))
+        on_cell(CellProgress(number + 1, len(missing), run.row, name, estimate.seconds_left(number)))
         if opened is None or opened[0] is not run:
-            opened = None  # Frees the last model before the next is loaded.
+            opened = None  # Free the previous model before loading the next.
             opened = run, run.open()
-        done[path] = evaluate(sets[name], opened[1], split=_SPLIT)
-        settings = {"benchmark": name, "split": _SPLIT, "row": run.row}
+        done[path] = evaluate(benchmarks[name], opened[1], split=_SPLIT)
         write_evaluation(
-            done[path], path, benchmark=sets[name], settings=settings, ranker=run.fingerprint, overwrite=True
+            done[path],
+            path,
+            benchmark=benchmarks[name],
+            settings={"benchmark": name, "split": _SPLIT, "row": run.row},
+            ranker=run.fingerprint,
+            overwrite=True,
         )
     return {
         (row, name): System(row, tuple(done[paths[run, name]] for run in runs if run.row == row))
         for row in dict.fromkeys(run.row for run in runs)
-        for name in sets
+        for name in benchmarks
     }
 
 
-class _Clock:
-    """Guesses how long the rest takes, as if every name searched took as long."""
+class _TimeEstimate:
+    """Estimates the remaining time, assuming that it is proportional to the sizes of the dictionaries."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes = sizes
         self._start = monotonic()
 
-    def left(self, done: int) -> float | None:
+    def seconds_left(self, done: int) -> float | None:
         before, after = sum(self._sizes[:done]), sum(self._sizes[done:])
         return (monotonic() - self._start) * after / before if before else None
 
@@ -130,8 +135,8 @@ def _key(run: RankerRun, benchmark: EvaluationSet) -> str:
     return fingerprint_of({**parts, "depth": str(DEPTH), "sapbert": __version__})
 
 
-def _kept(path: Path) -> Evaluation | None:
-    """Open a cell; one that is damaged counts as missing."""
+def _open_cell(path: Path) -> Evaluation | None:
+    """Open a cell; a damaged cell counts as missing."""
     try:
         return Evaluation.open(path)
     except ArtifactError:

@@ -1,8 +1,8 @@
-"""Names of a few concepts laid out in the plane: the numbers of the paper's Fig. 1.
+"""Project names of a few concepts to two dimensions with t-SNE: the data of Fig. 1 of the paper.
 
-All models lay out the same names, and each concept has the same number of them, so that no concept fills the
-picture. t-SNE keeps neighbours and bends distances, so a picture alone proves little: how many names have
-a name of their own concept nearest is counted before anything is bent.
+All models project the same names, and every concept has the same number of names, so that no concept
+dominates the figure. t-SNE preserves neighbours but distorts distances, so a figure alone proves little.
+Therefore the share of names whose nearest neighbour is of the same concept is computed from the vectors.
 """
 
 from __future__ import annotations
@@ -25,59 +25,58 @@ from sapbert.text import fold
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import KIND as VOCABULARY
 
-_EXACT = 800
+_EXACT_LIMIT = 800
+"""Use exact t-SNE for at most this many names."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameSample:
-    """Names of some concepts, those of a concept together."""
+    """Names of some concepts, grouped by concept."""
 
     ids: tuple[str, ...]
     labels: tuple[str, ...]
-    """What each concept is called."""
+    """Label of each concept."""
     names: tuple[str, ...]
     """Folded."""
     concepts: NDArray[np.int64]
-    """The number of each name's concept.  # (names,)"""
+    """Number of the concept of each name.  # (names,)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How one model lays the names of a sample out."""
+    """The names of a sample projected by one model."""
 
     points: NDArray[np.float64]
     """Between 0 and 1.  # (names, 2)"""
     nearest: float
-    """The share of names whose nearest other name, by cosine, is of the same concept."""
+    """Share of names whose nearest other name, by cosine, is of the same concept."""
 
 
 def sample_names(path: Path, settings: ProjectionSettings) -> NameSample:
-    """Draw concepts and names of them from a vocabulary or from pairs."""
+    """Draw random concepts and their names from a vocabulary or from pairs."""
     kind = load_manifest(path, verify=False).kind
     if kind not in _READERS:
-        raise ArtifactError(
-            f"{path} is an artifact of kind {kind}; names come from a vocabulary or from pairs"
-        )
-    found = _READERS[kind](path, settings)
+        raise ArtifactError(f"{path} is an artifact of kind {kind}; expected a vocabulary or pairs")
+    concepts = _READERS[kind](path, settings)
     rng = np.random.default_rng(settings.seed)
-    drawn = [sorted(rng.permutation(names)[: settings.names].tolist()) for _, _, names in found]
+    drawn = [sorted(rng.permutation(names)[: settings.names].tolist()) for _, _, names in concepts]
     return NameSample(
-        tuple(concept for concept, _, _ in found),
-        tuple(label for _, label, _ in found),
+        tuple(concept for concept, _, _ in concepts),
+        tuple(label for _, label, _ in concepts),
         tuple(name for names in drawn for name in names),
         np.repeat(np.arange(len(drawn)), [len(names) for names in drawn]),
     )
 
 
 def project(sample: NameSample, encoder: Encoder, settings: ProjectionSettings) -> Projection:
-    """Lay the names of a sample out as an encoder sees them."""
+    """Encode the names of a sample and project them."""
     vectors = encoder.encode(sample.names)  # (names, dimension)
-    most = (len(vectors) - 1) / 3  # beyond it t-SNE takes all names for neighbours
-    # Approximate forces pay off for many names alone: of a hundred, exact ones take a seventh of the time.
+    most = (len(vectors) - 1) / 3  # With a higher perplexity, t-SNE treats all names as neighbours.
+    # Barnes-Hut is only faster for many names; with a hundred, the exact method takes a seventh of the time.
     tsne = TSNE(
         perplexity=min(settings.perplexity, most),
         init="pca",
-        method="exact" if len(vectors) <= _EXACT else "barnes_hut",
+        method="exact" if len(vectors) <= _EXACT_LIMIT else "barnes_hut",
         random_state=settings.seed,
     )
     points = tsne.fit_transform(vectors).astype(np.float64)
@@ -89,53 +88,53 @@ def project(sample: NameSample, encoder: Encoder, settings: ProjectionSettings) 
 
 
 def nearest_neighbour_share(vectors: NDArray[np.float32], concepts: NDArray[np.int64]) -> float:
-    """Return the share of unit vectors whose nearest other one is of the same concept."""
+    """Return the share of unit vectors whose nearest other vector is of the same concept."""
     cosines = vectors @ vectors.T  # (names, names)
     np.fill_diagonal(cosines, -np.inf)
     return float((concepts[cosines.argmax(axis=1)] == concepts).mean())
 
 
-_Found = list[tuple[str, str, list[str]]]
+_ConceptNames = list[tuple[str, str, list[str]]]
 """Identifier, label and folded names of each concept."""
 
 
-def _from_vocabulary(path: Path, settings: ProjectionSettings) -> _Found:
+def _from_vocabulary(path: Path, settings: ProjectionSettings) -> _ConceptNames:
     vocabulary = Vocabulary.open(path)
     spellings = pl.col("name").str.to_lowercase().n_unique()
     large = vocabulary.names.group_by("concept_id").agg(spellings).filter(pl.col("name") >= settings.names)
     eligible = large.select("concept_id").sort("concept_id").collect(engine="streaming").to_series()
     chosen = eligible[_choose(len(eligible), path, settings)]
     rows = vocabulary.names.filter(pl.col("concept_id").is_in(chosen.implode())).collect()
-    shown_first = rows.sort(
+    label_first = rows.sort(
         pl.col("preferred"), pl.col("language") == "en", descending=True, maintain_order=True
     )
-    grouped = shown_first.group_by("concept_id").agg("name").sort("concept_id")
+    grouped = label_first.group_by("concept_id").agg("name").sort("concept_id")
     return [
         (concept, names[0], list(dict.fromkeys(map(fold, names)))) for concept, names in grouped.iter_rows()
     ]
 
 
-def _from_pairs(path: Path, settings: ProjectionSettings) -> _Found:
+def _from_pairs(path: Path, settings: ProjectionSettings) -> _ConceptNames:
     pairs = Pairs.open(path)
     counts = np.bincount(pairs.concepts)
     eligible = np.flatnonzero(counts >= settings.names)
     chosen = eligible[_choose(len(eligible), path, settings)]
     starts = np.searchsorted(pairs.concepts, chosen)
-    found = []
+    concepts = []
     for concept, start in zip(chosen.tolist(), starts.tolist(), strict=True):
         names = pairs.names.span(start, start + int(counts[concept]))
-        # Pairs know no preferred name; the shortest is often an abbreviation, the longest a sentence.
+        # Pairs have no preferred name. The shortest name is often an abbreviation, the longest a sentence.
         label = sorted(names, key=len)[len(names) // 2]
-        found.append((pairs.concept_ids[concept], label, names))
-    return found
+        concepts.append((pairs.concept_ids[concept], label, names))
+    return concepts
 
 
 def _choose(eligible: int, path: Path, settings: ProjectionSettings) -> list[int]:
-    """Choose concepts by their place."""
+    """Choose random numbers of eligible concepts, in ascending order."""
     if eligible < settings.concepts:
         raise ConfigError(
-            f"{path}: {eligible} concepts have {settings.names} names or more, not {settings.concepts}; "
-            "ask for fewer concepts or fewer names of each"
+            f"{path}: only {eligible} concepts have {settings.names} names or more, expected "
+            f"{settings.concepts}; use fewer concepts or fewer names per concept"
         )
     rng = np.random.default_rng(settings.seed)
     return sorted(rng.choice(eligible, settings.concepts, replace=False).tolist())

@@ -1,6 +1,7 @@
-"""The table of a sweep: a row a cell, best first, for spreadsheets (CSV) and for people (Markdown).
+"""Tables of results as CSV and Markdown: the table of a sweep, and the writers that the paper's tables use.
 
-Seconds are counted from the speed of each step, so that they hold for a cell that was stopped and went on.
+The table of a sweep has one row per cell, best first. Seconds are computed from the throughput of each step,
+so that they are correct for a cell that was interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -15,72 +16,72 @@ from typing import Any
 from sapbert.artifacts import create_file
 
 MARKDOWN = "results.md"
-_FIGURES = {
+_FORMATS = {
     "retrieval": "{:.1%}",
     "best_retrieval": "{:.1%}",
     "retrieval_before": "{:.1%}",
     "final_loss": "{:.4f}",
     "seconds": "{:,.0f}",
 }
-_EXPLAINED = """\
-Retrieval is the share of held-out concepts whose name finds its synonym first: with the finished model, at
-the best measurement of its run, and before training. Final loss is the mean over the last tenth of the steps;
-different losses cannot be compared by it. Seconds are those of training steps.
+_LEGEND = """\
+Retrieval is the share of held-out concepts with a name whose nearest name is its synonym: with the final
+model, at the best measurement of the run, and before training. Final loss is the mean over the last tenth of
+the steps; it cannot be compared between different losses. Seconds are the time of the training steps.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """A row of the table."""
+    """The result of one cell of a sweep: a row of the table."""
 
     cell: str
     """Name of its model folder."""
     varied: Mapping[str, Any]
     """The settings by which cells differ."""
-    figures: Mapping[str, float] = field(default_factory=dict)
-    """What was measured; nothing where there was a problem."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Metrics of the run; empty if training failed."""
     problem: str = ""
     """Why the cell could not be trained."""
 
     def row(self) -> dict[str, Any]:
-        """What stands in each column."""
-        figures = {name: self.figures.get(name) for name in _FIGURES}
-        return {**self.varied, **figures, "cell": self.cell, "problem": self.problem}
+        """Return column → value."""
+        metrics = {name: self.metrics.get(name) for name in _FORMATS}
+        return {**self.varied, **metrics, "cell": self.cell, "problem": self.problem}
 
 
 def summarise_metrics(metrics: Sequence[Mapping[str, Any]], *, batch_size: int) -> dict[str, float]:
-    """Sum up what a run measured."""
-    figures: dict[str, float] = {}
+    """Summarise the metrics that a training run logged."""
+    summary: dict[str, float] = {}
     for row in metrics:
         if "retrieval" in row and row["step"] == 0:
-            figures["retrieval_before"] = row["retrieval"]
+            summary["retrieval_before"] = row["retrieval"]
         elif "retrieval" in row:
-            figures["retrieval"] = row["retrieval"]
-            figures["best_retrieval"] = max(row["retrieval"], figures.get("best_retrieval", 0.0))
+            summary["retrieval"] = row["retrieval"]
+            summary["best_retrieval"] = max(row["retrieval"], summary.get("best_retrieval", 0.0))
     losses = [row["loss"] for row in metrics if "loss" in row]
     if losses:
-        figures["final_loss"] = fmean(losses[-max(len(losses) // 10, 1) :])
-    figures["seconds"], told = 0.0, 0
+        summary["final_loss"] = fmean(losses[-max(len(losses) // 10, 1) :])
+    summary["seconds"], last_step = 0.0, 0
     for row in metrics:
         if "names_per_second" in row:
-            figures["seconds"] += (row["step"] - told) * 2 * batch_size / row["names_per_second"]
-            told = row["step"]
-    return figures
+            summary["seconds"] += (row["step"] - last_step) * 2 * batch_size / row["names_per_second"]
+            last_step = row["step"]
+    return summary
 
 
 def best_first(results: Iterable[SweepResult]) -> list[SweepResult]:
-    """Order by the retrieval of the finished model; cells with a problem come last."""
-    return sorted(results, key=lambda result: result.figures.get("retrieval", -1.0), reverse=True)
+    """Sort by the retrieval of the final model; cells with a problem are last."""
+    return sorted(results, key=lambda result: result.metrics.get("retrieval", -1.0), reverse=True)
 
 
 def write_results(folder: Path, results: Iterable[SweepResult]) -> None:
-    """Write the table into `folder`, twice, in place of an older one."""
+    """Write the table of a sweep to `folder` as Markdown and CSV, replacing older files."""
     rows = [result.row() for result in best_first(results)]
-    write_table(folder / MARKDOWN, f"{markdown_table(rows)}\n{_EXPLAINED}", rows)
+    write_table(folder / MARKDOWN, f"{markdown_table(rows)}\n{_LEGEND}", rows)
 
 
 def write_table(target: Path, text: str, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """Write a table as text and, beside it, as CSV, in place of older ones; the first row has all columns."""
+    """Write `text` to `target` and `rows` to a CSV of the same stem; the first row has all columns."""
     table = target.with_suffix(".csv")
     with (
         create_file(table, overwrite=True) as partial,
@@ -95,7 +96,7 @@ def write_table(target: Path, text: str, rows: Sequence[Mapping[str, Any]]) -> l
 
 
 def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Lay out rows as a table; columns without a value are left out."""
+    """Format rows as a Markdown table; columns without any value are left out."""
     columns = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)]
     lines = [columns, ["---"] * len(columns), *([_text(name, row[name]) for name in columns] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -104,5 +105,5 @@ def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
 def _text(name: str, value: object) -> str:
     if value is None:
         return ""
-    # A bar in a path or a message would begin another column.
-    return _FIGURES.get(name, "{}").format(value).replace("|", "\\|")
+    # A `|` in a path or a message would start another column.
+    return _FORMATS.get(name, "{}").format(value).replace("|", "\\|")

@@ -1,7 +1,7 @@
-"""How alike the names of a batch are, before and after mining: the numbers of the paper's Fig. 2.
+"""Cosine similarities of the names in a batch, before and after mining: the data of Fig. 2 of the paper.
 
-A pair counts once for each of its names that is its anchor, as it does in a loss: before mining that is
-always twice, after it perhaps once. Counts are kept in bins, so they add up over any number of batches.
+A pair counts once per anchor, as in a loss: always twice before mining, and once or twice after it. Counts
+are histograms, so they add up over any number of batches.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sapbert.training.alignment.mining import HardPairs, MiningSettings, mine, p
 
 BINS = 100
 EDGES: NDArray[np.float64] = np.linspace(-1, 1, BINS + 1).round(2)
-"""Where bins of cosines begin and end."""
+"""Edges of the bins of cosines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How many pairs have which cosine."""
+    """Histograms of the cosines of positive and of negative pairs."""
 
     positives: NDArray[np.int64]
     """Pairs of one concept.  # (BINS,)"""
@@ -45,7 +45,7 @@ class Distribution:
 
     @property
     def overlap(self) -> float:
-        """The area that positives and negatives share where each has area 1; 0 where one has no pair."""
+        """Overlap of the two histograms, each normalized to area 1; 0 if one is empty."""
         shares = [counts / max(counts.sum(), 1) for counts in (self.positives, self.negatives)]
         return float(np.minimum(*shares).sum())
 
@@ -55,19 +55,19 @@ _NONE = Distribution(np.zeros(BINS, np.int64), np.zeros(BINS, np.int64))
 
 @dataclass(frozen=True, slots=True)
 class Similarities:
-    """The cosines of one batch, or of several added up."""
+    """Cosines of the pairs in one or several batches."""
 
     all_pairs: Distribution
-    """Of all pairs: before mining."""
+    """Before mining."""
     mined: Distribution
-    """Of the pairs that mining keeps."""
+    """After mining: only the hard pairs."""
 
     def __add__(self, other: Similarities) -> Similarities:
         return Similarities(self.all_pairs + other.all_pairs, self.mined + other.mined)
 
 
 def similarities(vectors: Tensor, labels: Tensor, share: Tensor, mining: MiningSettings) -> Similarities:
-    """Count the cosines of a batch of unit vectors (n, d); `labels` and `share` are those of `pair_masks`."""
+    """Count the cosines of a batch of unit vectors (n, d); `labels` and `share` are as in `pair_masks`."""
     positives, negatives = pair_masks(labels, share)
     cosines = vectors @ vectors.T  # (n, n)
     hard = mine(vectors, vectors, positives, negatives, mining)
@@ -79,9 +79,9 @@ def similarities(vectors: Tensor, labels: Tensor, share: Tensor, mining: MiningS
 def count_similarities(
     pairs: Pairs, encoder: Encoder, settings: SimilaritySettings, *, on_batch: Callable[[int], None]
 ) -> Similarities:
-    """Draw batches and add up their similarities; `on_batch` is told the batches done."""
+    """Count the similarities in random batches; `on_batch` is called with the number of batches done."""
     if settings.batch_size > len(pairs):
-        raise ConfigError(f"a batch of {settings.batch_size} pairs is more than the {len(pairs)} there are")
+        raise ConfigError(f"batch_size {settings.batch_size} is more than the {len(pairs)} pairs")
     mining = MiningSettings(margin=settings.margin)
     total = Similarities(_NONE, _NONE)
     for number in range(settings.batches):
@@ -98,6 +98,6 @@ def count_similarities(
 
 
 def _count(cosines: Tensor) -> NDArray[np.int64]:
-    # Rounding may carry a cosine just beyond 1, and so out of the last bin.
+    # Rounding errors may push a cosine above 1, out of the last bin.
     counts, _ = np.histogram(cosines.clamp(-1, 1).numpy(), EDGES)
     return counts.astype(np.int64)

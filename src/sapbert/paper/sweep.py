@@ -1,10 +1,12 @@
-"""A sweep: the same training with other settings each time, and one table of what came of it.
+"""Hyperparameter sweeps: train with every combination of some settings and compare the results in one table.
 
-A cell of a sweep is an ordinary model folder, named by a digest of all that it depends on. So a sweep has no
-state of its own: a cell that is there is done, one that was stopped goes on from its checkpoint, and a recipe
-may get more values later. Models are kept, because a benchmark may choose another cell than our measure does.
+The paper's sweeps are recipes of this module, but it works with any pairs and base model (`sapbert sweep`).
 
-All cells are measured on the same held-out concepts; hence what decides on these cannot be swept.
+A cell of a sweep is an ordinary model folder, named by a digest of everything it depends on. So a sweep has
+no other state: a cell that exists is done, an interrupted cell continues from its checkpoint, and values can
+be added to a recipe later. Models are kept, because another cell may be best on a benchmark.
+
+All cells are measured on the same held-out concepts, so settings that select these cannot be swept.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -36,30 +39,30 @@ from sapbert.training.settings import TrainSettings
 CELLS = "cells"
 _MOST_CELLS = 10_000
 _SHARED = ("held_out", "seed")
-"""What decides which concepts are held out."""
+"""Settings that select the held-out concepts."""
 OnCell = Callable[[int, int, Mapping[str, Any]], None]
-"""Told the number of the cell that begins, how many there are, and the settings that make it differ."""
+"""Called when a cell starts, with its number, the number of cells, and the values of the varied settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What a recipe with a `[sweep]` asks for."""
+    """The cells of a recipe with a `[sweep]` table."""
 
     cells: tuple[TrainSettings, ...]
-    """All different, in the order of the recipe."""
+    """Distinct settings, in the order of the recipe."""
     varied: tuple[str, ...]
-    """Settings that were listed, in the order of the recipe; those of a loss as `loss_settings.scale`."""
+    """Names of the varied settings, in the order of the recipe; those of a loss as `loss_settings.scale`."""
 
-    def of(self, cell: TrainSettings) -> dict[str, Any]:
-        """What makes a cell differ from others; None where its loss has no such setting or its default."""
+    def varied_values(self, cell: TrainSettings) -> dict[str, Any]:
+        """Return the values of the varied settings; None if the loss of the cell does not set one."""
         return {name: _value(cell, name) for name in self.varied}
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a recipe whose `[sweep]` table lists values of some settings: every combination is a cell.
+    """Read a recipe whose `[sweep]` table lists values of some settings; every combination is a cell.
 
-    Several tables `[[sweep]]` are a grid each, and the sweep is all of them. Every cell is checked here, so
-    that a mistake in the last one is told before the first is trained.
+    With several tables `[[sweep]]`, each is a grid, and the sweep is their union. All cells are validated
+    here, so that a mistake in the last one is reported before the first is trained.
     """
     recipe = read_toml(path)
     tables = recipe.pop("sweep", [])
@@ -69,7 +72,7 @@ def read_sweep(path: Path) -> Sweep:
         raise ConfigError(f"{path}: a sweep needs a table [sweep] that lists values of some settings")
     number = sum(math.prod(map(len, grid.values())) for grid in grids)
     if number > _MOST_CELLS:
-        raise ConfigError(f"{path}: a sweep has at most {_MOST_CELLS:,} cells, and here are {number:,}")
+        raise ConfigError(f"{path}: a sweep can have at most {_MOST_CELLS:,} cells, got {number:,}")
     cells: dict[str, TrainSettings] = {}
     for combination in (combination for grid in grids for combination in _combinations(grid)):
         settings = combine_settings(recipe, combination, TrainSettings)
@@ -89,52 +92,46 @@ def run_sweep(
     on_cell: OnCell,
     on_step: OnStep,
 ) -> list[SweepResult]:
-    """Train every cell that is not done and write the table anew after each; returns its rows, best first.
+    """Train every missing cell, rewrite the table after each, and return the results, best first.
 
-    A cell that cannot be trained, or no longer, is told in the table, and the others go on.
+    Finished cells are reused and interrupted ones resumed, unless `overwrite` trains all of them again. If
+    training a cell fails, the table contains the error and the sweep continues with the other cells.
     """
     if target.exists() and any(target.iterdir()) and not (target / CELLS).is_dir():
-        raise ArtifactError(f"{target} exists and is no sweep; choose another name or remove it")
+        raise ArtifactError(f"{target} exists and is not a sweep; choose another folder or remove it")
     folders = {target / CELLS / _name(pairs, base, settings): settings for settings in sweep.cells}
-    found = {
+    results = {
         folder: _result(sweep, settings, folder)
         for folder, settings in folders.items()
         if folder.exists() and not overwrite
     }
+    train_cell = partial(train, pairs, base, resume=not overwrite, overwrite=overwrite)
     with joined(device):
-        first = world()[0] == 0
+        is_main = world()[0] == 0
         for number, (folder, settings) in enumerate(folders.items(), 1):
-            if folder not in found:
-                if first:
-                    on_cell(number, len(folders), sweep.of(settings))
+            if folder not in results:
+                varied = sweep.varied_values(settings)
+                if is_main:
+                    on_cell(number, len(folders), varied)
                 try:
-                    train(
-                        pairs,
-                        base,
-                        folder,
-                        settings,
-                        device=device,
-                        resume=not overwrite,
-                        overwrite=overwrite,
-                        on_step=on_step,
-                    )
-                    found[folder] = _result(sweep, settings, folder)
+                    train_cell(folder, settings, device=device, on_step=on_step)
+                    results[folder] = _result(sweep, settings, folder)
                 except (ConfigError, TrainingError) as error:
-                    found[folder] = SweepResult(folder.name, sweep.of(settings), problem=str(error))
-            if first:
-                write_results(target, found.values())
-    return best_first(found.values())
+                    results[folder] = SweepResult(folder.name, varied, problem=str(error))
+            if is_main:
+                write_results(target, results.values())
+    return best_first(results.values())
 
 
 def _grid(path: Path, table: object) -> dict[str, list[Any]]:
     """Return the values of each setting that a table lists."""
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{path}: sweep is a table of settings, got {table!r}")
+        raise ConfigError(f"{path}: sweep must be a table of settings, got {table!r}")
     grid: dict[str, list[Any]] = {}
     for key, values in known_values(path, table, TrainSettings).items():
         if key in _SHARED:
             raise ConfigError(
-                f"{path}: {key} decides which concepts are held out, so it is the same for all cells"
+                f"{path}: {key} selects the held-out concepts, so it must be the same for all cells"
             )
         if isinstance(values, Mapping):
             grid |= {f"{key}.{name}": listed for name, listed in values.items()}
@@ -142,12 +139,12 @@ def _grid(path: Path, table: object) -> dict[str, list[Any]]:
             grid[key] = values
     for key, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise ConfigError(f"{path}: {key} in [sweep] is a list of values, got {values!r}")
+            raise ConfigError(f"{path}: {key} in [sweep] must be a list of values, got {values!r}")
     return grid
 
 
 def _combinations(grid: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    """Yield every choice of one value for each setting, shaped like a recipe."""
+    """Yield every combination of values, in the form of a recipe."""
     for values in product(*grid.values()):
         chosen: dict[str, Any] = {}
         for name, value in zip(grid, values, strict=True):
@@ -160,11 +157,11 @@ def _combinations(grid: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _check(settings: TrainSettings) -> None:
-    """Refuse what a run would refuse when it begins, and a run without a measure."""
+    """Check what `train` checks at its start, and that there are held-out concepts."""
     make_loss(settings.loss, settings.loss_settings)
     MiningSettings(margin=settings.margin, triplets=settings.triplets)
     if not settings.held_out:
-        raise ConfigError("a sweep compares its cells by held-out concepts: held_out is at least 1")
+        raise ConfigError("a sweep compares cells on held-out concepts: held_out must be at least 1")
 
 
 def _value(settings: TrainSettings, name: str) -> Any:
@@ -181,7 +178,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Spell equal settings alike: a recipe may say 1 or 1.0."""
+    """Convert integers to floats, because a recipe may say 1 or 1.0."""
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     return float(value) if isinstance(value, int) else value
@@ -189,5 +186,5 @@ def _plain(value: Any) -> Any:
 
 def _result(sweep: Sweep, settings: TrainSettings, folder: Path) -> SweepResult:
     load_manifest(folder, kind=KIND, verify=False)
-    figures = summarise_metrics(read_metrics(folder / METRICS), batch_size=settings.batch_size)
-    return SweepResult(folder.name, sweep.of(settings), figures)
+    metrics = summarise_metrics(read_metrics(folder / METRICS), batch_size=settings.batch_size)
+    return SweepResult(folder.name, sweep.varied_values(settings), metrics)

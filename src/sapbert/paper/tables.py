@@ -1,8 +1,8 @@
-"""A table of the paper as it comes out here: what was measured, with what the paper printed beside it.
+"""Reproduce a table of the paper: own results next to the published ones.
 
-The paper's figures are with the dictionary of each benchmark's protocol, which for NCBI and BC5CDR holds the
-training and development mentions; so that table comes first, and a second one shows what the dictionary alone
-is worth. Only the first has published figures beside it.
+The paper uses the dictionary of each benchmark's protocol, which for NCBI and BC5CDR includes the training
+and development mentions. So the first table uses that dictionary and includes the published rows. A second
+table shows the results with the dictionary alone.
 """
 
 from __future__ import annotations
@@ -19,144 +19,145 @@ from sapbert.evaluation.significance import CONFIDENCE_LEVEL, Interval, bootstra
 from sapbert.paper.published import BENCHMARKS, PaperTable, paper_tables
 from sapbert.paper.results_table import markdown_table
 
-ALONE, ENLARGED = "dictionary", "test_dictionary"
-ABSENT = "\N{EN DASH}"
-_SIGNIFICANT = 0.05
+DICTIONARY, ENLARGED_DICTIONARY = "dictionary", "test_dictionary"
+NO_VALUE = "\N{EN DASH}"
+_SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class MeasuredAccuracy:
     """One measured accuracy."""
 
     accuracy: Accuracy
     interval: Interval
     p: float | None
-    """Of the difference to the row that all are tested against; None where there is no test."""
+    """p value of the difference to the reference row; None if it was not tested."""
     better: bool
-    """Whether it is higher than that row's, and not by luck."""
+    """Whether it is significantly higher than that of the reference row."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a table is made of."""
+    """The data of a reproduced table."""
 
     table: PaperTable
     systems: Mapping[tuple[str, str], System]
-    """Row and set → its runs."""
-    sets: Mapping[str, EvaluationSet]
-    absent: Mapping[str, str]
-    """Set that could not be measured → why."""
-    beside: Mapping[str, str]
-    """Row → the row of the paper that stands beside it."""
-    against: str | None
-    """The row, here or else in the paper, that the others are tested against."""
+    """Row and benchmark → its runs."""
+    benchmarks: Mapping[str, EvaluationSet]
+    missing: Mapping[str, str]
+    """Benchmark that could not be measured → the reason."""
+    paper_rows: Mapping[str, str]
+    """Row → the corresponding row of the paper."""
+    reference: str | None
+    """The row, of this table or else of the paper, that the others are tested against."""
 
     @property
     def rows(self) -> list[str]:
-        """Rows that were measured."""
+        """The measured rows."""
         return list(dict.fromkeys(row for row, _ in self.systems))
 
     @property
     def columns(self) -> list[str]:
-        """Sets of the paper's table, then others of the paper that were found."""
-        return [*self.table.columns, *(name for name in self.sets if name not in self.table.columns)]
+        """Benchmarks of the paper's table, then other measured benchmarks."""
+        return [*self.table.columns, *(name for name in self.benchmarks if name not in self.table.columns)]
 
     def protocol(self, name: str) -> str:
-        """The dictionary that the paper used, of those that a set has."""
-        return ENLARGED if ENLARGED in self.sets[name].dictionaries else ALONE
+        """Return the name of the dictionary that the paper uses for a benchmark."""
+        has_enlarged = ENLARGED_DICTIONARY in self.benchmarks[name].dictionaries
+        return ENLARGED_DICTIONARY if has_enlarged else DICTIONARY
 
     @cached_property
-    def figures(self) -> dict[tuple[str, str, str, int], Figure]:
-        """Row, set, dictionary and k → what was measured."""
-        found: dict[tuple[str, str, str, int], Figure] = {}
+    def accuracies(self) -> dict[tuple[str, str, str, int], MeasuredAccuracy]:
+        """Row, benchmark, dictionary and k → accuracy."""
+        accuracies: dict[tuple[str, str, str, int], MeasuredAccuracy] = {}
         for (row, name), system in self.systems.items():
             for k in KS:
                 tests = self._tests(row, name, k)
-                for dictionary in self.sets[name].dictionaries:
+                for dictionary in self.benchmarks[name].dictionaries:
                     p, difference = tests.get(dictionary, (None, 0))
-                    found[row, name, dictionary, k] = Figure(
+                    accuracies[row, name, dictionary, k] = MeasuredAccuracy(
                         accuracy=mean_over_runs(system.accuracies(dictionary, k)),
                         interval=bootstrap_interval(system.correct_at(dictionary, k)),
                         p=p,
-                        better=p is not None and p < _SIGNIFICANT and difference > 0,
+                        better=p is not None and p < _SIGNIFICANCE_LEVEL and difference > 0,
                     )
-        return found
+        return accuracies
 
     def _tests(self, row: str, name: str, k: int) -> dict[str, tuple[float, float]]:
-        """The dictionaries with which a row can be tested → p and difference."""
-        if self.against is None or row == self.against:
+        """Return dictionary → p value and difference of the tests that are possible for a row."""
+        if self.reference is None or row == self.reference:
             return {}
         system = self.systems[row, name]
-        if self.against in self.rows:
-            found = compare(self.systems[self.against, name], system, k=k)
-            return {one.dictionary: (one.randomisation, one.difference) for one in found}
+        if self.reference in self.rows:
+            comparisons = compare(self.systems[self.reference, name], system, k=k)
+            return {one.dictionary: (one.randomisation, one.difference) for one in comparisons}
         dictionary = self.protocol(name)
-        printed, values = self.table.accuracy(self.against, name, k), system.accuracies(dictionary, k)
+        printed, values = self.table.accuracy(self.reference, name, k), system.accuracies(dictionary, k)
         if printed is None or len(values) < 2:
             return {}
         return {dictionary: (t_test(values, printed), float(values.mean()) - printed)}
 
 
-def table_text(found: Reproduction) -> str:
-    """The table, and what must be known to read it, as Markdown."""
-    protocol = {name: found.protocol(name) for name in found.sets}
+def table_text(data: Reproduction) -> str:
+    """Return the table and its notes as Markdown."""
+    protocol = {name: data.protocol(name) for name in data.benchmarks}
     alone = {
-        name: ALONE
-        for name, chosen in protocol.items()
-        if chosen != ALONE and ALONE in found.sets[name].dictionaries
+        name: DICTIONARY
+        for name, dictionary in protocol.items()
+        if dictionary != DICTIONARY and DICTIONARY in data.benchmarks[name].dictionaries
     }
     sections = [
-        f"# SapBERT paper, {found.table.title}\n",
-        "Acc@1/Acc@5 in percent. Rows in italics are the paper's.\n",
+        f"# SapBERT paper, {data.table.title}\n",
+        "Acc@1/Acc@5 in percent. Rows in italics are from the paper.\n",
         "## With the dictionary of each protocol, as in the paper\n",
-        markdown_table(list(_lines(found, found.columns, protocol, published=True))),
+        markdown_table(list(_lines(data, data.columns, protocol, published=True))),
     ]
     if alone:
         sections += [
             "## With the dictionary alone\n",
-            markdown_table(list(_lines(found, list(alone), alone, published=False))),
+            markdown_table(list(_lines(data, list(alone), alone, published=False))),
         ]
-    notes = "".join(f"- {note}\n" for note in _notes(found))
+    notes = "".join(f"- {note}\n" for note in _notes(data))
     return "\n".join([*sections, f"## Notes\n\n{notes}"])
 
 
-def csv_rows(found: Reproduction) -> Iterator[dict[str, object]]:
-    """Every figure, one a line, as a share: first what was measured here, then what the paper has."""
-    for (row, name, dictionary, k), figure in found.figures.items():
-        system = found.systems[row, name]
+def csv_rows(data: Reproduction) -> Iterator[dict[str, object]]:
+    """Yield one row per accuracy, as a share: first the measured ones, then those of the paper."""
+    for (row, name, dictionary, k), measured in data.accuracies.items():
+        system = data.systems[row, name]
         yield {
             "row": row,
             "of": "here",
             "benchmark": name,
             "dictionary": dictionary,
             "k": k,
-            "accuracy": figure.accuracy.mean,
-            "deviation": figure.accuracy.deviation,
-            "low": figure.interval.low,
-            "high": figure.interval.high,
+            "accuracy": measured.accuracy.mean,
+            "deviation": measured.accuracy.deviation,
+            "low": measured.interval.low,
+            "high": measured.interval.high,
             "runs": len(system.runs),
             "mentions": len(system.correct_at(dictionary, k)),
-            "p": figure.p,
+            "p": measured.p,
         }
-    for row in found.table.rows:
-        for name in found.table.columns:
+    for row in data.table.rows:
+        for name in data.table.columns:
             for k in KS:
-                printed = found.table.accuracy(row, name, k)
+                printed = data.table.accuracy(row, name, k)
                 if printed is not None:
                     yield {"row": row, "of": "paper", "benchmark": name, "k": k, "accuracy": printed}
 
 
 def _lines(
-    found: Reproduction, columns: Sequence[str], dictionaries: Mapping[str, str], *, published: bool
+    data: Reproduction, columns: Sequence[str], dictionaries: Mapping[str, str], *, published: bool
 ) -> Iterator[dict[str, str]]:
-    """Rows of a table: each with its interval and the paper's beside it, and last the paper's others."""
-    for row in found.rows:
-        runs = len(next(system for (own, _), system in found.systems.items() if own == row).runs)
+    """Rows of a table: each measured row, its interval and its paper row; then other rows of the paper."""
+    for row in data.rows:
+        runs = len(next(system for (name, _), system in data.systems.items() if name == row).runs)
         yield _line(
             row if runs == 1 else f"{row} ({runs} runs)",
             columns,
             {
-                name: "/".join(_accuracy(found.figures[row, name, dictionary, k]) for k in KS)
+                name: "/".join(_accuracy(data.accuracies[row, name, dictionary, k]) for k in KS)
                 for name, dictionary in dictionaries.items()
             },
         )
@@ -164,58 +165,60 @@ def _lines(
             f"{CONFIDENCE_LEVEL:.0%} interval",
             columns,
             {
-                name: "/".join(interval_text(found.figures[row, name, dictionary, k].interval) for k in KS)
+                name: "/".join(interval_text(data.accuracies[row, name, dictionary, k].interval) for k in KS)
                 for name, dictionary in dictionaries.items()
             },
         )
-        if published and row in found.beside:
-            printed = found.beside[row]
-            yield _line(f"*paper: {printed}*", columns, found.table.rows[printed])
-    for row in found.table.rows if published else ():
-        if row not in found.beside.values():
-            yield _line(f"*{row}*", columns, found.table.rows[row])
+        if published and row in data.paper_rows:
+            printed = data.paper_rows[row]
+            yield _line(f"*paper: {printed}*", columns, data.table.rows[printed])
+    for row in data.table.rows if published else ():
+        if row not in data.paper_rows.values():
+            yield _line(f"*{row}*", columns, data.table.rows[row])
 
 
 def _line(title: str, columns: Sequence[str], cells: Mapping[str, str]) -> dict[str, str]:
-    return {"": title} | {BENCHMARKS[name].title: cells.get(name, ABSENT) for name in columns}
+    return {"": title} | {BENCHMARKS[name].title: cells.get(name, NO_VALUE) for name in columns}
 
 
-def _accuracy(figure: Figure) -> str:
-    return accuracy_text(figure.accuracy) + ("†" if figure.better else "")
+def _accuracy(measured: MeasuredAccuracy) -> str:
+    return accuracy_text(measured.accuracy) + ("†" if measured.better else "")
 
 
-def _notes(found: Reproduction) -> Iterator[str]:
-    for name, benchmark in found.sets.items():
+def _notes(data: Reproduction) -> Iterator[str]:
+    for name, benchmark in data.benchmarks.items():
         yield f"{BENCHMARKS[name].title}: {_counts(name, benchmark)}. {BENCHMARKS[name].note}"
-    for name in found.columns:
-        if name in found.absent:
-            yield f"{BENCHMARKS[name].title} was not measured: {found.absent[name]}."
-    enlarged = [BENCHMARKS[name].title for name in found.sets if found.protocol(name) == ENLARGED]
+    for name in data.columns:
+        if name in data.missing:
+            yield f"{BENCHMARKS[name].title} was not measured: {data.missing[name]}."
+    enlarged = [
+        BENCHMARKS[name].title for name in data.benchmarks if data.protocol(name) == ENLARGED_DICTIONARY
+    ]
     if enlarged:
         yield (
             f"The protocol of {' and '.join(enlarged)} adds the training and development mentions to the "
-            "dictionary; most of what that brings is on mentions seen in training."
+            "dictionary; most of the gain is on mentions seen in training."
         )
     yield (
-        "Intervals are bootstraps over mentions; of several runs the mean is told, ± their deviation. "
-        "The paper's own figures are means of five runs, without either."
+        "Intervals are bootstrap intervals over mentions. For several runs, results are mean ± standard "
+        "deviation. The paper reports means of five runs, without intervals or deviations."
     )
-    if any(figure.p is not None for figure in found.figures.values()):
-        yield f"†: better than {found.against}, p < {_SIGNIFICANT}, by {_test_name(found)}."
+    if any(measured.p is not None for measured in data.accuracies.values()):
+        yield f"†: better than {data.reference}, p < {_SIGNIFICANCE_LEVEL}, by {_test_name(data)}."
 
 
-def _test_name(found: Reproduction) -> str:
-    if found.against in found.rows:
+def _test_name(data: Reproduction) -> str:
+    if data.reference in data.rows:
         return "the paired randomisation test over mentions"
-    return "a t-test of two runs or more against the printed figure, as in the paper"
+    return "a t-test of two or more runs against the published figure, as in the paper"
 
 
 def _counts(name: str, benchmark: EvaluationSet) -> str:
     test = benchmark.split("test")
     folds = test["fold"].n_unique()
     mentions = f"{folds} folds of {test.height / folds:,.1f}" if folds > 1 else f"{test.height:,}"
-    sizes = {key: f"{len(found):,}" for key, found in benchmark.dictionaries.items()}
-    names = " names, with the protocol's mentions ".join(sizes.values())
+    sizes = [f"{len(dictionary):,}" for dictionary in benchmark.dictionaries.values()]
+    names = " names, with the protocol's mentions ".join(sizes)
     printed = paper_tables()["table3"].rows[name]
     paper = f"in the paper {printed['test']} and {printed['names']}"
     return f"{mentions} test mentions and {names}{' names' if len(sizes) == 1 else ''}; {paper}"
