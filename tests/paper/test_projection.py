@@ -24,7 +24,6 @@ from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.writer import write_vocabulary
 from tests.index.conftest import NgramEncoder
 from tests.pages.test_document import Elements
-from tests.training.conftest import tiny_pairs as tiny_pairs
 
 SMALL = ProjectionSettings(concepts=3, names=3)
 
