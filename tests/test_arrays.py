@@ -93,5 +93,5 @@ def test_a_broken_header_is_refused(tmp_path: Path, header: bytes) -> None:
     np.save(tmp_path / "a.npy", np.zeros(2, np.int32))
     content = (tmp_path / "a.npy").read_bytes()
     (tmp_path / "a.npy").write_bytes(content[:10] + header.ljust(118) + content[128:])
-    with pytest.raises(ArtifactError, match=r"a.npy is damaged: it holds no array"):
+    with pytest.raises(ArtifactError, match=r"a.npy is damaged: it contains no array"):
         map_array(tmp_path / "a.npy")

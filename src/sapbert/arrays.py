@@ -1,11 +1,11 @@
-"""Arrays on disk: many strings in one, and arrays written piece by piece.
+"""Arrays on disk: many strings in one array, and arrays written piece by piece.
 
-Nothing here is parsed or copied on opening: files are mapped into memory, so fifteen million strings open as
-fast as fifteen, and processes that open the same file share its pages. Strings that were written in order can
-be found by bisection; that needs no hash table in memory, and none on disk to go stale.
+Files are memory-mapped and neither parsed nor copied when they are opened, so fifteen million strings open as
+fast as fifteen, and processes that open the same file share its pages. Sorted strings are found by binary
+search, without a hash table in memory or on disk.
 
-Who maps a file without comparing its checksum may believe a damaged one. So numbers that lead to others are
-looked at first: all of them where they are few, else pieces spread over the array.
+A file may be mapped without comparing its checksum and may be damaged. Therefore numbers that point to other
+data are checked first: all of them if there are few, otherwise pieces spread over the array.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 
 from sapbert.errors import ArtifactError
 
-_FEW = 1 << 20
-"""Numbers of an array that are all looked at when it is mapped, in some milliseconds."""
+_FULL_CHECK = 1 << 20
+"""Arrays up to this length are checked completely when they are mapped, in some milliseconds."""
 _PIECES, _PIECE = 16, 1 << 14
-"""What is looked at of a longer one: no more places than a slow disk finds at once."""
+"""Of longer arrays so many pieces of this length are checked; a slow disk can seek to few places."""
 _LAST_BYTE = 0xF4
-"""UTF-8 has none above."""
+"""The largest byte in UTF-8."""
 Offsets = NDArray[np.signedinteger[Any]]
-"""Where each row begins, and the last ends."""
+"""Where each row starts, and where the last one ends."""
 
 
 def damaged(path: Path, problem: str) -> ArtifactError:
@@ -45,16 +45,16 @@ def damaged(path: Path, problem: str) -> ArtifactError:
 def map_array(
     path: Path, *dtypes: type[np.generic], shape: tuple[int | None, ...] | None = None
 ) -> NDArray[Any]:
-    """Map the array in a `.npy` file into memory, to be read only.
+    """Memory-map the array in a `.npy` file, read-only.
 
-    It must be of one of `dtypes` and of this `shape`, where they are given; None stands for any length.
+    It must have one of `dtypes` and this `shape`, if given; None stands for any length.
     """
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, TypeError, SyntaxError, TokenError, OverflowError) as error:
-        # A header is a piece of Python, so it may be wrong in as many ways.
-        raise damaged(path, "it holds no array") from error
-    # Cutting a piece from numpy's own class of mapped arrays takes five times as long as from this view.
+        # The header is parsed as Python, so many errors are possible.
+        raise damaged(path, "it contains no array") from error
+    # Slicing the memmap class of numpy takes five times as long as slicing this view.
     array = np.asarray(mapped)
     wanted = array.shape if shape is None else shape
     if array.ndim != len(wanted) or any(
@@ -62,44 +62,44 @@ def map_array(
     ):
         raise damaged(path, f"its shape is {array.shape} instead of {wanted}")
     if dtypes and array.dtype not in dtypes:
-        raise damaged(path, f"it holds {array.dtype} instead of {dtypes[0].__name__}")
+        raise damaged(path, f"it contains {array.dtype} instead of {dtypes[0].__name__}")
     return array
 
 
 def map_numbers(path: Path, *dtypes: type[np.generic], rows: int | None, below: int) -> NDArray[Any]:
-    """Map numbers, each of which is the place of something that there are `below` of."""
+    """Map numbers, each of which is an index into something of length `below`."""
     numbers = map_array(path, *dtypes, shape=(rows,))
     require_within(path, numbers, 0, below - 1)
     return numbers
 
 
 def offset_type(most: int) -> type[np.int32 | np.int64]:
-    """The smaller integers that can say where rows begin in something of length `most`."""
-    # Not unsigned ones, whose differences numpy would make huge or turn into floats.
+    """Return the smallest integer type for offsets into something of length `most`."""
+    # Not unsigned integers: numpy would make their differences huge or convert them to floats.
     return np.int32 if most <= np.iinfo(np.int32).max else np.int64
 
 
 def map_offsets(path: Path, *, rows: int | None, end: int) -> Offsets:
-    """Map where each row begins in something of length `end`."""
+    """Map the offsets of rows in something of length `end`."""
     offsets = map_array(path, np.int64, np.int32, shape=(None if rows is None else rows + 1,))
-    looked_at = _spread(offsets)
+    checked = _spread(offsets)
     if not len(offsets) or (offsets[0], offsets[-1]) != (0, end):
         raise damaged(path, f"rows do not go from 0 to {end}")
-    if (looked_at[1:] < looked_at[:-1]).any():
+    if (checked[1:] < checked[:-1]).any():
         raise damaged(path, "a row ends before it begins")
     return offsets
 
 
 def require_within(path: Path, array: NDArray[Any], least: float, most: float) -> None:
-    """Refuse an array whose numbers are not what they can be."""
-    looked_at = _spread(array)
-    if len(array) and not (least <= looked_at.min() and looked_at.max() <= most):
-        raise damaged(path, f"it holds numbers that are not between {least} and {most}")
+    """Refuse an array with numbers outside the possible range."""
+    checked = _spread(array)
+    if len(array) and not (least <= checked.min() and checked.max() <= most):
+        raise damaged(path, f"it contains numbers that are not between {least} and {most}")
 
 
 def _spread(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, or pieces from its beginning to its end."""
-    if len(array) <= _FEW:
+    """Return the array, or pieces of it, evenly spaced."""
+    if len(array) <= _FULL_CHECK:
         return array
     starts = np.linspace(0, len(array) - _PIECE, _PIECES).astype(np.int64)
     return np.concatenate([array[start : start + _PIECE] for start in starts])
@@ -124,9 +124,9 @@ class Texts:
         at = np.asarray(rows, np.int64)
         starts, stops = self.offsets[at], self.offsets[at + 1]
         ends = np.cumsum(stops - starts)
-        # For each byte of the result, how far it has moved from its place.
-        moved = np.repeat(stops - ends, stops - starts)
-        return _decode(self.data[np.arange(len(moved)) + moved], ends)
+        # For each byte of the result, the distance to its position in `data`.
+        distance = np.repeat(stops - ends, stops - starts)
+        return _decode(self.data[np.arange(len(distance)) + distance], ends)
 
     def span(self, start: int, stop: int) -> list[str]:
         """Return the strings from row `start` to row `stop`, faster than one by one."""
@@ -141,14 +141,14 @@ class Texts:
         return cls(data, map_offsets(folder / f"{name}_offsets.npy", rows=rows, end=len(data)))
 
     def position(self, text: bytes) -> int:
-        """Return the first row that is not below `text`, of strings that are in order of their bytes."""
+        """Return the first row that is not less than `text`; the strings must be sorted by their bytes."""
         return bisect_left(range(len(self)), text, key=self._encoded)
 
     def rows_of(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of each of `texts`, -1 where it is not here; the strings must be in order."""
+        """Return the row of each of `texts`, -1 if it does not occur; the strings must be sorted."""
         rows = np.full(len(texts), -1, np.int64)
         for number, text in enumerate(texts):
-            # Half a surrogate pair, which JSON can carry, is no text that a vocabulary holds.
+            # A lone surrogate, which JSON can contain, is not part of any vocabulary.
             wanted = text.encode(errors="surrogatepass")
             row = self.position(wanted)
             if row < len(self) and self._encoded(row) == wanted:
@@ -160,13 +160,13 @@ class Texts:
 
 
 def _decode(data: NDArray[np.uint8], ends: Offsets) -> list[str]:
-    """Cut UTF-8 bytes at `ends`."""
+    """Split UTF-8 bytes at `ends`."""
     content = data.tobytes()
     return [content[start:end].decode() for start, end in pairwise([0, *ends.tolist()])]
 
 
 class ArrayWriter:
-    """Writes a `.npy` file piece by piece, so that an array of any size passes through little memory."""
+    """Writes a `.npy` file piece by piece, so that an array may be larger than memory."""
 
     def __init__(self, path: Path, dtype: type[np.generic], width: int | None = None) -> None:
         self.rows = 0
@@ -184,7 +184,7 @@ class ArrayWriter:
     def _write_header(self) -> None:
         shape = (self.rows, *self._row_shape)
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
-        # numpy leaves room for the first dimension to grow, so a header can be rewritten in place.
+        # numpy reserves space in the header for the first dimension, so it can be rewritten in place.
         np.lib.format.write_array_header_1_0(self._file, header)
 
     def __enter__(self) -> Self:
@@ -203,7 +203,7 @@ class TextsWriter(ExitStack):
     """Writes the two files of `Texts` piece by piece."""
 
     def __init__(self, data: Path, offsets: Path, dtype: type[np.int32 | np.int64] = np.int64) -> None:
-        """Begin both files; offsets are of `dtype`, which must hold the number of all bytes."""
+        """Open both files; `dtype` is the type of the offsets and must hold the total number of bytes."""
         super().__init__()
         self._data = self.enter_context(ArrayWriter(data, np.uint8))
         self._offsets = self.enter_context(ArrayWriter(offsets, dtype))
@@ -215,6 +215,6 @@ class TextsWriter(ExitStack):
         return self._offsets.rows - 1
 
     def append(self, data: bytes, lengths: NDArray[np.integer[Any]]) -> None:
-        """Append strings: their bytes one after the other, and how many each has."""
+        """Append strings: their concatenated bytes and the length of each in bytes."""
         self._offsets.append(np.cumsum(lengths, dtype=np.int64) + self._data.rows)
         self._data.append(data)

@@ -1,17 +1,17 @@
-"""Directories that carry their own proof: `manifest.json` beside the files it lists.
+"""Artifacts: folders with a `manifest.json` that describes and verifies their files.
 
-Every stage writes one: what it is (`kind`), what made it (settings, inputs, versions), how to know it
-is whole (size and digest of each file) and how to know it is the same (`fingerprint`, made from the
-content and not from bytes on disk, time or place).
+Every stage writes one. The manifest says what it is (`kind`), how it was made (settings, inputs, versions),
+whether it is complete (size and digest of each file) and whether two are the same (`fingerprint`, computed
+from the content and not from bytes on disk, time or place).
 
-Digests are xxh3 of 128 bits: they tell damage, for which SHA-256 would take thirteen times as long. Whoever
-can change a file can change its manifest too, so neither would tell an attack. A bare GPU machine may lack
-xxhash: there SHA-256 is written, and of what has another digest only sizes are compared.
+Digests are 128-bit xxh3, which detects damage; SHA-256 would take thirteen times as long. Neither detects an
+attack, because whoever can change a file can change its manifest. A bare GPU machine may lack xxhash: it
+writes SHA-256, and compares only the sizes of files with another digest.
 
-A writer works in a hidden directory beside its goal (`new/`, `.lock`, what it needs on the way and, where it
-replaces an artifact, for a moment `old/`) and renames `new/` when all is on disk, so whoever opens the goal
-finds all or nothing. A killed writer leaves only `.NAME.partial-*`, which the next writer of the same goal
-sweeps away, putting back what was set aside; a lock tells a dead writer's leftovers from a live one's.
+A writer works in a hidden folder beside its target (`new/`, `.lock`, temporary files and, when it replaces an
+artifact, for a moment `old/`) and renames `new/` once everything is on disk, so the target is always complete
+or absent. A killed writer leaves only `.NAME.partial-*`. The next writer of the same target removes it and
+restores an artifact set aside in it; a lock distinguishes the leftovers of a dead writer from a running one.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from sapbert.version import __version__
 
 MANIFEST = "manifest.json"
 FORMAT = 2
-"""Raised when an older program could not read what this one writes."""
+"""Increased when older versions cannot read what this one writes."""
 _ALGORITHMS: dict[str, Any] = {"sha256": hashlib.sha256}
-"""Those at hand; the last is written."""
+"""Available algorithms; the last one is used for writing."""
 with suppress(ImportError):
     from xxhash import xxh3_128
 
@@ -56,20 +56,20 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What `manifest.json` says."""
+    """The content of `manifest.json`."""
 
     kind: str
     """`vocabulary`, `pairs`, …"""
     fingerprint: str
     """Equal for equal content."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What the command that made this was told."""
+    """Settings of the command that made this artifact."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """Name of each input → its checksum, or its fingerprint where it is an artifact."""
+    """Name of each input → its checksum, or its fingerprint if it is an artifact."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What is inside and what was left out on the way."""
+    """Numbers of items inside, and of items that were left out."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Anything else a reader of this kind needs."""
+    """Anything else that readers of this kind need."""
     files: Mapping[str, FileRecord] = field(default_factory=dict)
     """Path inside the artifact → its record."""
     format: int = FORMAT
@@ -78,21 +78,21 @@ class Manifest:
 
 
 class Draft:
-    """An artifact being written; files go under `path`, then `seal` says what it is."""
+    """An artifact being written: write files below `path`, then call `seal`."""
 
     def __init__(self, path: Path, disk: Executor) -> None:
         self.path = path
         self.manifest: Manifest | None = None
         self._disk = disk
-        self._settling: list[Future[None]] = []
+        self._syncing: list[Future[None]] = []
 
     def sync_in_background(self, file: Path) -> None:
-        """Begin to bring to disk what `file` holds so far, so that less is waited for at the end."""
-        self._settling.append(self._disk.submit(_sync, file))
+        """Start to sync `file` to disk, so that there is less to wait for at the end."""
+        self._syncing.append(self._disk.submit(_sync, file))
 
     def wait_for_syncs(self) -> None:
-        """Wait until all that was begun is done."""
-        for done in self._settling:
+        """Wait until all files are synced."""
+        for done in self._syncing:
             done.result()
 
     def seal(
@@ -105,9 +105,9 @@ class Draft:
         counts: Mapping[str, int],
         details: Mapping[str, Any] | None = None,
     ) -> Manifest:
-        """Describe the finished content; nothing may be written under `path` afterwards.
+        """Describe the finished content; nothing may be written below `path` afterwards.
 
-        Without a `fingerprint` it is that of the files, for kinds whose content has one spelling on disk.
+        Without a `fingerprint`, it is computed from the files, for kinds whose content has one form on disk.
         """
         names = sorted(p.relative_to(self.path).as_posix() for p in _files_below(self.path))
         with ThreadPoolExecutor() as pool:
@@ -127,9 +127,9 @@ class Draft:
 
 @contextmanager
 def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
-    """Write an artifact that appears at `target` whole, when the block ends without an error.
+    """Write an artifact that appears at `target` when the block ends without an error.
 
-    An artifact already there stays untouched until then; without `overwrite` it is refused.
+    An existing artifact is not changed before that; without `overwrite` it is an error.
     """
     target = Path(os.path.abspath(target))
     with work_folder(target) as work, ThreadPoolExecutor(1) as disk:
@@ -143,30 +143,30 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
         _write_manifest(draft.path, draft.manifest)
         refuse_occupied(target, overwrite=overwrite)
         if overwrite and os.path.lexists(target):
-            # A directory cannot be replaced in one step; `_clear` puts the old one back if the next fails.
+            # A folder cannot be replaced atomically; `_clear` restores the old one if the next rename fails.
             os.rename(target, work / _OLD)
         elif target.is_dir():
-            target.rmdir()  # fails, as it should, where another writer has just come first
+            target.rmdir()  # fails, as it should, if another writer was faster
         os.rename(draft.path, target)
         if os.path.lexists(work / _OLD):
-            # From here on it must not come back, not even while another writer is replacing ours.
+            # From here on the old one must not be restored, even if another writer replaces ours.
             os.rename(work / _OLD, work / _REPLACED)
         _sync(target.parent)
 
 
 @contextmanager
 def work_folder(target: Path) -> Iterator[Path]:
-    """Make a folder beside `target` for what is needed while it is made; it is cleared away at the end.
+    """Create a temporary folder beside `target` and remove it at the end.
 
-    What a killed process leaves there is swept away by the next that makes `target`.
+    The leftovers of a killed process are removed by the next one that writes `target`.
     """
     target = Path(os.path.abspath(target))
     target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(target)
+    _remove_leftovers(target)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
     try:
         with open(work / "unlocked", "w") as lock:
-            # Other writers take an unlocked `.lock` for a dead one's: it gets that name when it is locked.
+            # Other writers consider an unlocked `.lock` abandoned, so it gets this name once it is locked.
             if try_lock(lock):
                 os.rename(work / "unlocked", work / _LOCK)
             yield work
@@ -176,13 +176,13 @@ def work_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def create_file(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give out a path to write to; it becomes the single file `target` when the block ends without an error.
+    """Yield a path to write to; it becomes the file `target` when the block ends without an error.
 
-    For what is read by other programs and so cannot be an artifact: a text, a table, a figure.
+    For files that other programs read and that cannot be artifacts: text, tables, figures.
     """
     require_free(target, overwrite=overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays last: some writers choose the format by it.
+    # The suffix stays last because some writers choose the format by it.
     partial = target.with_name(f".{target.stem}.partial-{os.getpid()}{target.suffix}")
     try:
         yield partial
@@ -193,7 +193,7 @@ def create_file(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def require_free(target: Path, *, overwrite: bool) -> None:
-    """Refuse to write a single file where there is a folder or, without `overwrite`, a file."""
+    """Refuse to write a file over a folder or, without `overwrite`, over a file."""
     if target.is_dir():
         raise ArtifactError(f"{target} is a folder; give the name of a file")
     if target.exists() and not overwrite:
@@ -205,8 +205,8 @@ def load_manifest(
 ) -> Manifest:
     """Read and check the manifest of the artifact at `path`.
 
-    `verify` compares every file's checksum, up to `largest` bytes where that is given; of other files only
-    presence and size are compared.
+    `verify` compares the checksum of every file, or of files up to `largest` bytes; of other files only
+    existence and size are checked.
     """
     manifest = _parse_manifest(path)
     if kind is not None and manifest.kind != kind:
@@ -218,7 +218,7 @@ def load_manifest(
         _check_file(path, name, record, verify=verify and small)
 
     with ThreadPoolExecutor() as pool:
-        # Hashing leaves the interpreter to others, so files are checked side by side.
+        # Hashing releases the interpreter lock, so files are checked in parallel.
         list(pool.map(check, manifest.files))
     return manifest
 
@@ -230,10 +230,10 @@ def fingerprint_of(parts: Mapping[str, str]) -> str:
 
 
 def try_lock(file: IO[str]) -> bool:
-    """Lock `file` until it is closed; False where another process holds it or locks do not exist."""
+    """Lock `file` until it is closed; False if another process has locked it or locks are unavailable."""
     try:
         import fcntl
-    except ImportError:  # Windows: leftovers of killed writers stay until deleted by hand.
+    except ImportError:  # Windows: leftovers of killed writers must be deleted by hand.
         return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -245,7 +245,7 @@ def try_lock(file: IO[str]) -> bool:
 def _parse_manifest(path: Path) -> Manifest:
     file = path / MANIFEST
     if not file.is_file():
-        what = "no such file or directory" if not path.exists() else f"no artifact: it has no {MANIFEST}"
+        what = "no such file or directory" if not path.exists() else f"not an artifact: it has no {MANIFEST}"
         raise ArtifactError(f"{path}: {what}")
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -283,7 +283,7 @@ def _check_file(path: Path, name: str, record: FileRecord, *, verify: bool) -> N
 def _write_manifest(folder: Path, manifest: Manifest) -> None:
     content = asdict(manifest)
     content["checksum"] = _checksum(content)
-    # What UTF-8 cannot hold are the bytes of odd file names, and replaced so they are JSON escapes.
+    # Undecodable bytes of file names are not valid UTF-8; they are written as escapes.
     with open(folder / MANIFEST, "w", encoding="utf-8", errors="backslashreplace") as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
@@ -292,11 +292,11 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def refuse_occupied(target: Path, *, overwrite: bool) -> None:
-    """Refuse a target that `create` would refuse; for those who have long work to do before."""
+    """Refuse a target that `create` would refuse; call it before long work."""
     if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
         return
-    if not _claims_to_be_artifact(target):
-        raise ArtifactError(f"{target} exists and is no artifact; choose another name or remove it")
+    if not _looks_like_artifact(target):
+        raise ArtifactError(f"{target} exists and is not an artifact; choose another name or remove it")
     if not overwrite:
         raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
 
@@ -305,8 +305,8 @@ def _checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _claims_to_be_artifact(path: Path) -> bool:
-    """Tell ours from other directories: browser extensions and web pages have a `manifest.json` too."""
+def _looks_like_artifact(path: Path) -> bool:
+    """Recognize our artifacts: browser extensions and web pages have a `manifest.json` too."""
     try:
         content = json.loads((path / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -315,16 +315,16 @@ def _claims_to_be_artifact(path: Path) -> bool:
 
 
 def _clear(work: Path, target: Path) -> None:
-    """Remove a work_folder; what it had set aside goes back where nothing came in its stead."""
+    """Remove a temporary folder; restore the artifact set aside in it unless it was replaced."""
     if os.path.lexists(work / _OLD) and not os.path.lexists(target):
-        with suppress(OSError):  # another writer came first after all
+        with suppress(OSError):  # another writer was faster
             os.rename(work / _OLD, target)
-    # The lock goes last, so that a clearing cut short is finished by the next sweep.
+    # The lock is removed last, so that an interrupted cleanup is finished by the next writer.
     for folder in (*(path for path in work.glob("*") if path.is_dir()), work):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sweep(target: Path) -> None:
+def _remove_leftovers(target: Path) -> None:
     for work in target.parent.glob(f".{glob.escape(target.name)}.partial-*"):
         try:
             lock = open(work / _LOCK, "r+")

@@ -1,8 +1,8 @@
 """Identifiers as CURIEs with one spelling per prefix: `MESH:D009203` and `MSH:D009203` are `mesh:D009203`.
 
-Vocabularies name each other by many prefixes, and cross-references join only what is spelled alike.
-Prefixes become lowercase and the few that go by several names take the Bioregistry's; the whole
-Bioregistry would cost a second at import for prefixes that no vocabulary read here uses.
+Vocabularies spell the prefixes of each other in many ways, and cross-references only match if the spelling is
+the same. Prefixes are lowercased, and those with several names are replaced by the name in the Bioregistry.
+Loading the whole Bioregistry would take a second at import, for prefixes that no vocabulary here uses.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def canonical_prefix(prefix: str) -> str:
 
 
 def parse_curie(text: str, *, prefix: str | None = None) -> str | None:
-    """Return `text` as a CURIE, or None where it is none.
+    """Return `text` as a CURIE; None if it is not one.
 
-    `prefix` is for identifiers that come without one: `parse_curie("D009203", prefix="mesh")`.
+    `prefix` is used for identifiers without one: `parse_curie("D009203", prefix="mesh")`.
     """
     head, colon, local = text.strip().partition(":")
     if not colon and prefix is not None:

@@ -1,8 +1,8 @@
-"""Every error this package raises on purpose, in one tree.
+"""All errors that this package raises on purpose, in one hierarchy.
 
-Catch `SapbertError` to catch them all. Each message is one line that says where, what was found
-and what to do next; the command line prints it and exits 1. A caller's own mistake (a wrong type, arrays
-that do not fit) stays a plain `ValueError` or `TypeError`.
+Catch `SapbertError` to catch them all. Each message is one line that says where, what was found and what to
+do next; the command line prints it and exits with status 1. A bug of the caller (a wrong type, arrays that do
+not fit) is a plain `ValueError` or `TypeError`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 
 
 class SapbertError(Exception):
-    """Something outside this package is not as it must be."""
+    """A problem outside this package: a file, a setting, an artifact, a missing extra."""
 
 
 class FormatError(SapbertError):
-    """A file is not what it should be; knows the file and, where there is one, the line."""
+    """A file is invalid; the message names the file and, if known, the line."""
 
     def __init__(self, where: Path | str, line: int | None, found: str, *, hint: str | None = None) -> None:
         place = f"{where}:{line}" if line is not None else f"{where}"
@@ -26,15 +26,15 @@ class FormatError(SapbertError):
 
 
 class ConfigError(SapbertError):
-    """A setting has a value that cannot work."""
+    """A setting has an invalid value."""
 
 
 class ArtifactError(SapbertError):
-    """A directory is no artifact, is of another kind, is damaged, or may not be replaced."""
+    """A folder is not an artifact, is of another kind, is damaged, or must not be replaced."""
 
 
 class TrainingError(SapbertError):
-    """A training run cannot go on."""
+    """A training run cannot continue."""
 
 
 class MissingExtraError(SapbertError):
@@ -46,11 +46,11 @@ class MissingExtraError(SapbertError):
 
 @contextmanager
 def needing(extra: str) -> Iterator[None]:
-    """Name the extra where the imports in this block fail."""
+    """Name the extra to install if an import in this block fails."""
     try:
         yield
     except ImportError as error:
-        module = (error.name or f"what {extra} brings").partition(".")[0]
+        module = (error.name or f"the extra {extra}").partition(".")[0]
         raise MissingExtraError(module, extra) from error
 
 

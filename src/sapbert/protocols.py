@@ -1,6 +1,6 @@
-"""The three seams of the package: whatever fits one of these shapes can take its place.
+"""The three interfaces between the stages; any class that implements one can be used.
 
-`encoder` brings an `Encoder` and a `Reranker`, `index` an `Index`. A caller may bring its own.
+The package `encoder` implements `Encoder` and `Reranker`, and `index` implements `Index`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 class Encoder(Protocol):
-    """Turns names into vectors."""
+    """Converts names to vectors."""
 
     @property
     def dimension(self) -> int:
@@ -23,11 +23,11 @@ class Encoder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the vectors of the same names would."""
+        """Differs if the vectors of the same names differ."""
         ...
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """Return one unit vector a name, in the order given.  # (names, dimension)"""
+        """Return one unit vector per name, in the given order.  # (names, dimension)"""
         ...
 
 
@@ -44,10 +44,10 @@ class Index(Protocol):
     def search(
         self, vectors: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return cosine scores, best first, and row numbers; -inf and -1 where there are fewer than k.
+        """Return cosine scores, best first, and row numbers; -inf and -1 if there are fewer than k.
 
-        Of equal scores the lower row comes first. `allowed` says of each row whether it may be found; it
-        works inside the search, so k rows come back where so many are allowed.
+        Of equal scores the lower row is first. `allowed` says for each row whether it may be returned; it is
+        applied during the search, so k rows are returned if so many are allowed.
 
         # (mentions, k), (mentions, k)
         """
@@ -59,17 +59,17 @@ class RerankRequest:
     """A mention and the names of its candidates, to be put in order."""
 
     mention: str
-    """As it was given."""
+    """The mention as given."""
     names: tuple[str, ...]
-    """Of its candidates, best first; each is the name that matched."""
+    """The matched name of each candidate, best first."""
     scores: tuple[float, ...]
-    """What the search gave them."""
+    """Their scores in the search."""
     context: str = ""
-    """Text that the mention stands in, such as its sentence; empty where nobody knows."""
+    """Text around the mention, such as its sentence; empty if unknown."""
 
 
 class Reranker(Protocol):
-    """Puts the candidates of mentions in a better order than the search did."""
+    """Reorders the candidates of mentions."""
 
     @property
     def fingerprint(self) -> str:

@@ -1,9 +1,9 @@
-"""When two spellings are the same name.
+"""Folding: decide whether two spellings are the same name.
 
-`fold` maps a name to the text it is compared by: compatibility forms, case, white space and invisible
-marks do not tell names apart; punctuation and word order do ("Migraine, Acute" may be another entry
-than "acute migraine", and an encoder learns more from the pair than from a rule). Folding twice
-changes nothing. Whole columns are folded by `vocab.text_columns`.
+`fold` maps a name to the text by which it is compared. Compatibility forms, case, white space and invisible
+characters do not distinguish names; punctuation and word order do ("Migraine, Acute" may be another name than
+"acute migraine", and an encoder learns more from the pair than from a rule). Folding twice changes nothing.
+Whole columns are folded by `vocab.text_columns`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-# Soft hyphens, zero-width spaces, bidirectional marks and byte-order marks change no reading of a name.
+# Soft hyphens, zero-width spaces, bidirectional marks and byte-order marks are not visible in a name.
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 

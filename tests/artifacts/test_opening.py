@@ -173,8 +173,8 @@ def test_a_file_that_could_not_be_brought_to_disk_early_is_an_error(tmp_path: Pa
 def test_what_is_no_artifact_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="nowhere: no such file or directory"):
         load_manifest(tmp_path / "nowhere")
-    with pytest.raises(ArtifactError, match=r"no artifact: it has no manifest\.json"):
+    with pytest.raises(ArtifactError, match=r"not an artifact: it has no manifest\.json"):
         load_manifest(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ArtifactError, match=r"file: no artifact: it has no manifest\.json"):
+    with pytest.raises(ArtifactError, match=r"file: not an artifact: it has no manifest\.json"):
         load_manifest(tmp_path / "file")

@@ -62,14 +62,14 @@ def test_what_is_no_artifact_is_never_replaced(
     target = tmp_path / "target"
     make(target)
     before = sorted((str(p), p.lstat().st_ino) for p in tmp_path.rglob("*"))
-    with pytest.raises(ArtifactError, match="target exists and is no artifact"):
+    with pytest.raises(ArtifactError, match="target exists and is not an artifact"):
         write(target, overwrite=overwrite)
     assert sorted((str(p), p.lstat().st_ino) for p in tmp_path.rglob("*")) == before
 
 
 def test_what_came_in_while_writing_is_not_replaced_either(tmp_path: Path) -> None:
     target = tmp_path / "target"
-    with pytest.raises(ArtifactError, match="is no artifact"):
+    with pytest.raises(ArtifactError, match="is not an artifact"):
         write(target, overwrite=True, at_last=lambda: a_folder_of_the_user(target))
     assert (target / "thesis.tex").read_text() == "years of work"
     assert left_beside(target) == []

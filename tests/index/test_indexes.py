@@ -272,17 +272,17 @@ def test_no_direction_is_kept_worse_for_it(rows: int, dimension: int, seed: int)
 
 
 def test_an_odd_number_of_dimensions_does_not_go_into_four_bits() -> None:
-    with pytest.raises(ConfigError, match="by twos, not 5; give an even --dimensions"):
+    with pytest.raises(ConfigError, match="pairs of dimensions, got 5; give an even --dimensions"):
         quantize(unit(2, 5), Precision.INT4)
 
 
-def test_half_floats_are_widened_as_numpy_does_it() -> None:
+def test_half_floats_are_converted_as_numpy_converts_them() -> None:
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     finite = every[np.isfinite(every)].reshape(-1, 2)
 
-    widened = Vectors(finite, None).floats(slice(None))
+    converted = Vectors(finite, None).floats(slice(None))
 
-    assert np.array_equal(widened.view(np.uint32), finite.astype(np.float32).view(np.uint32))
+    assert np.array_equal(converted.view(np.uint32), finite.astype(np.float32).view(np.uint32))
 
 
 @pytest.mark.parametrize("precision", list(Precision))
@@ -298,7 +298,7 @@ def test_a_vector_that_is_none_of_length_one_is_not_passed_over(value: float) ->
     vectors, mentions = unit(300), np.abs(unit(5, seed=1))
     vectors[200, 3] = value
 
-    with pytest.raises(ValueError, match="a vector that is none of length 1"):
+    with pytest.raises(ValueError, match="a vector does not have length 1"):
         FlatIndex(Vectors(vectors, None)).search(mentions, 3)
 
 
@@ -316,14 +316,14 @@ def test_the_same_is_found_whether_vectors_are_held_or_not(
     np.testing.assert_array_equal(held[0], mapped[0])
 
 
-def test_a_small_index_is_widened_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    widened, calls = Vectors.widened, []
+def test_a_small_index_is_converted_to_float32_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    convert, calls = Vectors.to_float32, []
 
     def counted(vectors: Vectors) -> Vectors:
         calls.append(vectors)
-        return widened(vectors)
+        return convert(vectors)
 
-    monkeypatch.setattr(Vectors, "widened", counted)
+    monkeypatch.setattr(Vectors, "to_float32", counted)
     index = FlatIndex(quantize(unit(30, 16), Precision.INT4))
 
     for _ in range(2):

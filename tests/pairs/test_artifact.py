@@ -169,7 +169,7 @@ def test_a_pickle_is_never_loaded(tmp_path: Path) -> None:
             np.save(draft.path / f"{name}.npy", np.array([object()]), allow_pickle=True)
         draft.seal(KIND, settings={}, inputs={}, counts={})
 
-    with pytest.raises(ArtifactError, match="holds no array"):
+    with pytest.raises(ArtifactError, match="contains no array"):
         Pairs.open(tmp_path / "evil")
 
 

@@ -135,7 +135,7 @@ def test_what_is_in_the_way_of_a_cell_is_not_removed(tmp_path: Path) -> None:
         file.unlink()
     (cell / "mine.txt").write_text("mine")
 
-    with pytest.raises(ArtifactError, match="exists and is no artifact"):
+    with pytest.raises(ArtifactError, match="exists and is not an artifact"):
         measure([Answers("row", RIGHT)], {"a": SET}, tmp_path)
 
 

@@ -37,7 +37,7 @@ from tests.vocab.tables import FOLDER, names_of, rows_of, skipping, table, writt
         ("t.csv", b"id,name\nex:1,a\nex:2,\xe9\n", r"t\.csv:3: byte 0xe9 in column 6 is not UTF-8"),
         ("t.tsv", b"id\tname\nex:1\ta\nex:2\t\xe9\n", r"t\.tsv:3: byte 0xe9 in column 6 is not UTF-8"),
         ("t.jsonl", b'{"id":"ex:1","name":"a"}\n{"id":"\xe9"}', r"t\.jsonl:2: byte 0xe9 in column 8"),
-        ("t.jsonl", '{"id":"ex:1","name":"a"}\n{"id":', r"t\.jsonl:2: no JSON"),
+        ("t.jsonl", '{"id":"ex:1","name":"a"}\n{"id":', r"t\.jsonl:2: not JSON"),
         ("t.jsonl", "[1]\n", r"t\.jsonl:1: a list instead of an object"),
         ("t.jsonl", '{"id":"ex:1","name":["a"]}\n', r"t\.jsonl:1: the name is a list"),
         ("t.tsv", "", r"t\.tsv: the file is empty"),

@@ -121,7 +121,7 @@ def test_counts_labels_and_skipped_rows_are_told(tmp_path: Path) -> None:
     ],
 )
 def test_a_vocabulary_without_a_name_is_refused_and_nothing_is_left(tmp_path: Path, content: Content) -> None:
-    with pytest.raises(SapbertError, match="no name is left"):
+    with pytest.raises(SapbertError, match="no names to write"):
         write(tmp_path / "v", content)
     assert list(tmp_path.iterdir()) == []
 
@@ -210,7 +210,7 @@ def test_order_and_pieces_do_not_matter_and_the_tables_are_as_the_oracle_says(
     names = expected_names(content)
     with tempfile.TemporaryDirectory() as folder, parts_of(rows_a_part, held):
         if not names:
-            with pytest.raises(SapbertError, match="no name is left"):
+            with pytest.raises(SapbertError, match="no names to write"):
                 write(Path(folder) / "v", content)
             return
         pieces = write(Path(folder) / "pieces", *shuffled_into_pieces(content, data))

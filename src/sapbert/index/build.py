@@ -1,13 +1,14 @@
-"""From a vocabulary and an encoder to an index artifact: encode in chunks, assemble, measure, seal.
+"""Build an index artifact from a vocabulary and an encoder: encode in chunks, assemble, measure, seal.
 
 Memory holds one chunk, whatever the size (but see `index.name_table_writer`). Most time is spent encoding, so
-no name is encoded twice: not after an interrupt (`index.chunks`), and not if `update` names an index that
-has the name already. Its vectors are taken only where that gives the same index as encoding would; fewer
-dimensions than the encoder's are then along the axes of that index, which else a sample of names decides; the
-sample, some seconds, is encoded first and each time.
+no name is encoded twice: not after an interrupt (`index.chunks`), and not if the older index `update` has it.
+Its vectors are reused only if the result is the same as encoding. An index with fewer dimensions than the
+encoder then uses the projection of the older index; otherwise the projection is computed from a sample of
+names, which is encoded first in every run and takes some seconds.
 
-Recall is measured on names of the index, each against all others: how many of the ten nearest in full
-precision are found. For kind ann the number of candidates is doubled until recall no longer rises.
+Recall is measured on names of the index, each against all others: the fraction of the ten nearest names in
+full precision that a search finds. For kind ann, the number of candidates is doubled until recall no longer
+increases.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from sapbert.index.folder import (
 )
 from sapbert.index.name_table import NameTable
 from sapbert.index.name_table_writer import write_name_table
-from sapbert.index.recall import SIZE, Neighbours, Sample, choose_candidates, merge_neighbours
+from sapbert.index.recall import SAMPLE_SIZE, Neighbours, Sample, choose_candidates, merge_neighbours
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.sparse import SPARSE, SparseSettings, require_scipy, write_sparse
 from sapbert.index.vectors import Vectors, VectorWriter, evenly_spaced_rows, quantize, require_storable
@@ -48,14 +49,14 @@ from sapbert.resumable import full_disk_explained, refuse_interrupted, run_folde
 from sapbert.vocab.vocabulary import Vocabulary
 
 ROWS_PER_CHUNK = 16_384
-"""Names encoded between two points from which a killed build goes on: under a minute on two cores."""
+"""Names per chunk, after which an interrupted build can be resumed: under a minute on two cores."""
 ROWS_PER_CALL = 4_096
-"""Names encoded between two signs of progress."""
+"""Names encoded between two progress reports."""
 AXES_SAMPLE_SIZE = 4_096
-"""Names that axes are made from: four times as many keep hardly more neighbours."""
+"""Names from which the projection is computed; four times as many hardly keep more neighbours."""
 
 OnForecast = Callable[[int, float], None]
-"""Told, before the work begins, how many names are to be encoded and how many a second may be expected."""
+"""Called before encoding with the number of names to encode and the expected names per second."""
 
 
 def build_index(
@@ -71,16 +72,17 @@ def build_index(
     progress: Progress = no_progress,
     on_forecast: OnForecast | None = None,
 ) -> Manifest:
-    """Write the index of a vocabulary to `target`, with the encoder inside; return its manifest.
+    """Write the index of a vocabulary to `target`; return its manifest.
 
-    Unless it is to `carry_encoder`: then it is opened only by those who have the encoder from elsewhere.
+    The encoder is copied into the index unless `carry_encoder` is False; then whoever opens the index must
+    supply the encoder. Names that the older index `update` has are not encoded again.
     """
     settings = replace(settings, hybrid=bool(settings.hybrid))
     if settings.hybrid:
         require_scipy()
     dimension = settings.dimensions or encoder.dimension
     if dimension > encoder.dimension:
-        raise ConfigError(f"this encoder has {encoder.dimension} dimensions; {dimension} cannot be had")
+        raise ConfigError(f"this encoder has only {encoder.dimension} dimensions, got dimensions={dimension}")
     chunks = run_folder(target)
     refuse_interrupted(chunks, resume=resume, overwrite=overwrite)
     with (
@@ -91,11 +93,11 @@ def build_index(
         name_table = write_name_table(vocabulary, draft.path / ENTRIES, inverted=settings.inverted)
         kind, precision = settings.resolved(len(name_table))
         require_storable(dimension, precision)
-        known = None if update is None else _Known.open(update, encoder, precision, dimension)
-        encoder = _cut(encoder, dimension, name_table, known)
+        older = None if update is None else _OlderIndex.open(update, encoder, precision, dimension)
+        encoder = _project(encoder, dimension, name_table, older)
         store = ChunkStore(chunks, _identity(vocabulary, encoder, precision, settings), resume=resume)
         sample, rate = _timed_sample(name_table, encoder)
-        work = _Encoding(name_table, encoder, precision, sample, known)
+        work = _Encoding(name_table, encoder, precision, sample, older)
         if on_forecast is not None:
             on_forecast(work.missing(store), rate)
         work.run(store, progress)
@@ -120,7 +122,7 @@ def build_index(
 
 
 def _timed_sample(name_table: NameTable, encoder: Encoder) -> tuple[Sample, float]:
-    """Encode the names that recall is measured on, and tell how many a second that were."""
+    """Encode the names that recall is measured on; return them and the names per second."""
     start = perf_counter()
     sample = Sample.of(name_table, encoder)
     return sample, len(sample.rows) / max(perf_counter() - start, 1e-9)
@@ -129,7 +131,7 @@ def _timed_sample(name_table: NameTable, encoder: Encoder) -> tuple[Sample, floa
 def _identity(
     vocabulary: Vocabulary, encoder: Encoder, precision: Precision, settings: IndexSettings
 ) -> dict[str, Any]:
-    """What two builds must share for one to go on with the other's chunks."""
+    """Return what must be equal for one build to continue with the chunks of another."""
     return {
         "vocabulary": vocabulary.fingerprint,
         "encoder": encoder.fingerprint,
@@ -138,43 +140,43 @@ def _identity(
         "axes": sha256(encoder.axes.tobytes()).hexdigest() if isinstance(encoder, ProjectedEncoder) else None,
         "inverted": settings.inverted,
         "rows": ROWS_PER_CHUNK,
-        "sample": SIZE,
+        "sample": SAMPLE_SIZE,
     }
 
 
-class _Known(NamedTuple):
-    """An older index whose vectors are used again."""
+class _OlderIndex(NamedTuple):
+    """An older index whose vectors are reused."""
 
     name_table: NameTable
     vectors: Vectors
     encoder: PortableEncoder
-    """Gives vectors that compare with these."""
+    """An encoder whose vectors are comparable with these."""
 
     @classmethod
     def open(cls, path: Path, encoder: PortableEncoder, precision: Precision, dimension: int) -> Self:
         _, name_table, manifest = open_index(path)
-        own = encoder_of_index(path, manifest, encoder)
+        compatible = encoder_of_index(path, manifest, encoder)
         vectors = Vectors.open(path)
         if vectors.precision not in (precision, Precision.FP32):
             raise ConfigError(
                 f"{path} stores vectors as {vectors.precision}, which cannot become {precision}; "
                 f"give --precision {vectors.precision} or leave out --update"
             )
-        whole = own is encoder and vectors.precision is Precision.FP32
-        if vectors.dimension != dimension and not whole:
+        exact = compatible is encoder and vectors.precision is Precision.FP32
+        if vectors.dimension != dimension and not exact:
             raise ConfigError(
                 f"{path} stores {vectors.dimension} dimensions as {vectors.precision}, which cannot become "
                 f"{dimension}; give --dimensions {vectors.dimension} or leave out --update"
             )
-        return cls(name_table, vectors, own)
+        return cls(name_table, vectors, compatible)
 
 
-def _cut(
-    encoder: PortableEncoder, dimension: int, name_table: NameTable, known: _Known | None
+def _project(
+    encoder: PortableEncoder, dimension: int, name_table: NameTable, older: _OlderIndex | None
 ) -> PortableEncoder:
-    """Return the encoder along so many axes: those of the older index, or those that suit the names."""
-    if known is not None and known.vectors.dimension == dimension:
-        return known.encoder
+    """Return the encoder, projected if needed: as in the older index, or to axes of the names."""
+    if older is not None and older.vectors.dimension == dimension:
+        return older.encoder
     if dimension == encoder.dimension:
         return encoder
     names = name_table.folded.take(evenly_spaced_rows(len(name_table), AXES_SAMPLE_SIZE))
@@ -189,21 +191,21 @@ class _Encoding:
     encoder: Encoder
     precision: Precision
     sample: Sample
-    known: _Known | None
+    older: _OlderIndex | None
 
     def missing(self, store: ChunkStore) -> int:
-        """Count the names of the chunks that `store` lacks."""
+        """Count the names of the chunks that are not in `store`."""
         return sum(stop - start for number, start, stop in self._chunks() if not store.has(number))
 
     def run(self, store: ChunkStore, progress: Progress) -> None:
-        """Finish every chunk that `store` lacks."""
+        """Encode every chunk that is not in `store`."""
         for number, start, stop in self._chunks():
             if not store.has(number):
                 store.save(number, self._chunk(start, stop, progress))
             progress("names", stop, len(self.name_table))
 
     def assemble(self, store: ChunkStore, folder: Path) -> Neighbours:
-        """Write the vectors of all chunks to `folder`; return what an exact search of the sample found."""
+        """Write the vectors of all chunks to `folder`; return the exact neighbours of the sample."""
         near = []
         if isinstance(self.encoder, ProjectedEncoder):
             np.save(folder / AXES, self.encoder.axes)
@@ -215,7 +217,7 @@ class _Encoding:
         return merge_neighbours(near)
 
     def _chunks(self) -> Iterator[tuple[int, int, int]]:
-        """Number, first row and end of each chunk."""
+        """Yield number, first row and end of each chunk."""
         for number, start in enumerate(range(0, len(self.name_table), ROWS_PER_CHUNK)):
             yield number, start, min(start + ROWS_PER_CHUNK, len(self.name_table))
 
@@ -228,13 +230,13 @@ class _Encoding:
         return Chunk(quantize(vectors, self.precision), self.sample.nearest(vectors, start))
 
     def _vectors(self, names: list[str]) -> NDArray[np.float32]:
-        """Take the vectors that are known and encode the others."""
-        if self.known is None:
+        """Reuse older vectors and encode the others."""
+        if self.older is None:
             return _encoded(self.encoder, names)
-        rows = self.known.name_table.rows_of(names)
+        rows = self.older.name_table.rows_of(names)
         vectors = np.empty((len(names), self.encoder.dimension), np.float32)
-        floats = self.known.vectors.floats(rows[rows >= 0])
-        if isinstance(self.encoder, ProjectedEncoder) and self.known.encoder is not self.encoder:
+        floats = self.older.vectors.floats(rows[rows >= 0])
+        if isinstance(self.encoder, ProjectedEncoder) and self.older.encoder is not self.encoder:
             floats = project(floats, self.encoder.axes)
         vectors[rows >= 0] = floats
         new = np.flatnonzero(rows < 0).tolist()
@@ -245,15 +247,15 @@ class _Encoding:
 
 def _encoded(encoder: Encoder, names: list[str]) -> NDArray[np.float32]:
     vectors = encoder.encode(names)
-    # One such vector would spoil axes and mean, and with them all others.
+    # One NaN would make the projection and the mean NaN, and with them all vectors.
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
-        raise SapbertError(f"the encoder's vector of {names[bad[0]]!r} is not a number; is it damaged?")
+        raise SapbertError(f"the encoder returned NaN for {names[bad[0]]!r}; is it damaged?")
     return vectors
 
 
 def _measure(folder: Path, kind: Kind, sample: Sample, truth: Neighbours) -> dict[str, float]:
-    """Measure recall and, for kind ann, write codes and choose how many candidates they give."""
+    """Measure recall; for kind ann, also write codes and choose the number of candidates."""
     if kind is Kind.FLAT:
         return {"recall@10": sample.recall(open_search(folder, kind, 0), truth)}
     from sapbert.index.ann import write_codes

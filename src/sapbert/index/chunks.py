@@ -1,11 +1,11 @@
-"""Vectors on their way into an index: chunks that outlive the process which encoded them.
+"""Encoded vectors of an unfinished index, in chunks on disk, so that an interrupted build can be resumed.
 
-Encoding fifteen million names takes hours. Each chunk is written beside the target, in `TARGET.run`, synced
-and renamed when it is whole; who comes after a kill or a full disk encodes only what is missing. A folder
-left by another encoder, vocabulary or precision cannot be continued.
+Encoding fifteen million names takes hours. Each finished chunk is written to `TARGET.run`, synced and
+renamed; after an interrupt or a full disk only the missing chunks are encoded. Chunks of another encoder,
+vocabulary or precision cannot be continued.
 
-With its vectors a chunk keeps, for a sample of names, which rows of the chunk lie nearest in full precision.
-Together these are an exact search, against which the index is measured when exact vectors are gone.
+A chunk also stores which of its rows are nearest to a sample of names, in full precision. Together these are
+an exact search, against which the recall of the index is measured once the exact vectors are gone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
 
     vectors: Vectors
     near: Neighbours
-    """What of it lies nearest to the names of the sample."""
+    """Its rows that are nearest to the names of the sample."""
 
 
 class ChunkStore:
@@ -64,7 +64,7 @@ class ChunkStore:
         return self._file(number).exists()
 
     def save(self, number: int, chunk: Chunk) -> None:
-        """Write a chunk so that it is there whole or not at all."""
+        """Write a chunk atomically."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / _IDENTITY).exists():
             (self.folder / _IDENTITY).write_text(json.dumps(self._identity), encoding="utf-8")
@@ -85,10 +85,12 @@ class ChunkStore:
                 scales = arrays["scales"] if len(arrays["scales"]) else None
                 return Chunk(Vectors(arrays["data"], scales), Neighbours(arrays["scores"], arrays["rows"]))
         except (BadZipFile, ValueError, KeyError, EOFError) as error:
-            raise ArtifactError(f"{self._file(number)} is damaged: {error}; remove it and go on") from error
+            raise ArtifactError(
+                f"{self._file(number)} is damaged: {error}; remove it and continue"
+            ) from error
 
     def remove(self) -> None:
-        """Delete all chunks, when the index is written."""
+        """Delete all chunks after the index was written."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, number: int) -> Path:

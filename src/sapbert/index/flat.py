@@ -1,8 +1,8 @@
 """Exact search: every mention is compared with every vector, some thousand rows at a time.
 
-A matrix product finds who may be among the best k, with a little room for its rounding; `Vectors.rank` then
-decides. Memory is one block of vectors in float32 and its scores, whatever the size of the index; but a small
-index is held in float32, since to widen it takes longer than to compare it.
+A matrix product finds the rows that may be among the best k, with a margin for rounding; `Vectors.rank`
+decides. Memory is one block of float32 vectors and its scores, whatever the size of the index. A small index
+is kept in memory as float32, because converting it takes longer than comparing it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from sapbert.index.vectors import ROUNDING, Vectors, check_search
 
 BLOCK_BYTES = 64 << 20
-"""Vectors compared at a time, in float32. With less, BLAS is busy calling its threads together."""
+"""Bytes of float32 vectors compared at a time. With less, BLAS spends its time synchronizing threads."""
 BLOCK_BYTES_ALONE = 512 << 10
-"""The same for one mention, which one thread compares: what stays in its cache is not moved twice."""
+"""The same for one mention, which one thread compares: a block that fits into its cache."""
 IN_MEMORY_BYTES = 128 << 20
-"""Most that is held: twice the block that every search needs."""
+"""Indexes up to this size are kept in memory as float32: twice the block that every search needs."""
 MENTIONS = 256
-"""Mentions that go through all vectors together."""
+"""Mentions compared per pass over the vectors."""
 
 
 class FlatIndex:
-    """Finds the nearest vectors exactly, as far as their precision goes; fits `protocols.Index`."""
+    """Exact search, up to the precision of the stored vectors; implements `protocols.Index`."""
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
@@ -42,7 +42,7 @@ class FlatIndex:
     def search(
         self, vectors: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Find the k nearest rows of each mention, as `protocols.Index` says."""
+        """Find the k nearest rows of each mention, as defined by `protocols.Index`."""
         mentions = check_search(self, vectors, k, allowed)
         rows = None if allowed is None else np.flatnonzero(allowed)
         batches = (mentions[start : start + MENTIONS] for start in range(0, len(mentions), MENTIONS))
@@ -51,14 +51,14 @@ class FlatIndex:
 
     @cached_property
     def _compared(self) -> Vectors:
-        """The vectors as they are searched."""
+        """The vectors that are compared: in float32 if the index is small."""
         small = 4 * len(self) * self.dimension <= IN_MEMORY_BYTES
-        return self.vectors.widened() if small else self.vectors
+        return self.vectors.to_float32() if small else self.vectors
 
     def _near(
         self, mentions: NDArray[np.float32], rows: NDArray[np.int64] | None, k: int
     ) -> list[NDArray[np.int64]]:
-        """For each mention, the rows that may be among its best k."""
+        """Return for each mention the rows that may be among its best k."""
         best = [_Best(k) for _ in mentions]
         total = len(self) if rows is None else len(rows)
         size = BLOCK_BYTES if len(mentions) > 1 else BLOCK_BYTES_ALONE
@@ -67,12 +67,12 @@ class FlatIndex:
             stop = min(start + step, total)
             block = slice(start, stop) if rows is None else rows[start:stop]
             scores = self._compared.cosines(mentions, block)  # (mentions, block)
-            for own, own_best in zip(scores, best, strict=True):
-                # What is no number is a hit too, to be refused when rows are ranked.
-                hits = np.flatnonzero(~(own < own_best.floor))
+            for row_scores, candidates in zip(scores, best, strict=True):
+                # NaN counts as a hit, so that `rank` can refuse it.
+                hits = np.flatnonzero(~(row_scores < candidates.floor))
                 if len(hits):
-                    own_best.add(own[hits], hits + start if rows is None else rows[hits + start])
-        return [own_best.rows for own_best in best]
+                    candidates.add(row_scores[hits], hits + start if rows is None else rows[hits + start])
+        return [candidates.rows for candidates in best]
 
 
 class _Best:
@@ -83,7 +83,7 @@ class _Best:
         self._scores = np.empty(0, np.float32)
         self.rows = np.empty(0, np.int64)
         self.floor = -np.inf
-        """Below this a row is out."""
+        """Rows with a lower score are dropped."""
 
     def add(self, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
         scores, rows = np.append(self._scores, scores), np.append(self.rows, rows)

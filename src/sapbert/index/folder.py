@@ -1,18 +1,18 @@
-"""The index artifact: all that linking needs, in one folder that can be moved.
+"""The index artifact: everything that linking needs, in one relocatable folder.
 
 | where | what |
 |---|---|
 | `entries/` | names, concepts, types (`index.name_table`) |
-| `vectors.npy`, `scales.npy` | a vector for each name (`index.vectors`) |
-| `axes.npy` | where vectors have fewer dimensions than the encoder's, along which (`encoder.pca`) |
-| `codes.npy`, `frame.npy`, `mean.npy` | of kind ann, what finds candidates (`index.ann`) |
-| `sparse/` | of a hybrid index, what names are made of (`index.sparse`) |
+| `vectors.npy`, `scales.npy` | one vector per name (`index.vectors`) |
+| `axes.npy` | the projection, if vectors have fewer dimensions than the encoder (`encoder.pca`) |
+| `codes.npy`, `frame.npy`, `mean.npy` | binary codes that select candidates, for kind ann (`index.ann`) |
+| `sparse/` | character n-grams of the names, for a hybrid index (`index.sparse`) |
 | `encoder/` | the encoder that made the vectors, as ONNX |
 
-Opening compares the checksums of small files and the sizes of large ones: reading all of fifteen million
-vectors would take longer than the linking. Of large ones it looks at what leads astray: offsets, numbers of
-other rows, and a few vectors. Damage that none of this finds is looked for when something goes wrong
-(`damage_explained`); `sapbert show INDEX` compares all checksums.
+Opening compares the checksums of small files and the sizes of large ones: reading fifteen million vectors
+would take longer than linking. Of large files, offsets, row numbers and a few vectors are checked, because
+wrong ones would lead to wrong results. Other damage is looked for when something fails (`damage_explained`);
+`sapbert show INDEX` compares all checksums.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ KIND = "index"
 ENTRIES, ENCODER, VOCABULARY = "entries", "encoder", "vocabulary"
 AXES = "axes.npy"
 SMALL = 1 << 20
-"""Bytes of a file up to which its checksum is compared on opening: a millisecond or two."""
+"""Largest file whose checksum is compared on opening, in bytes: takes a millisecond or two."""
 
 
 def open_index(path: Path, *, threads: int | None = None) -> tuple[Index, NameTable, Manifest]:
-    """Open an artifact written by `sapbert index`; so many `threads` search it, by default one a core."""
+    """Open an artifact written by `sapbert index`; `threads` search it, by default one per core."""
     manifest = load_manifest(path, kind=KIND, largest=SMALL)
     name_table = NameTable.open(path / ENTRIES)
     index = open_search(path, Kind(manifest.details["kind"]), manifest.details.get("candidates", 0), threads)
     if not len(index) == len(name_table) == manifest.counts["names"]:
         raise ArtifactError(
-            f"{path} is damaged: {len(index)} vectors for {len(name_table)} names; make it again"
+            f"{path} is damaged: {len(index)} vectors for {len(name_table)} names; build it again"
         )
     return index, name_table, manifest
 
 
 def open_search(folder: Path, kind: Kind, candidates: int, threads: int | None = None) -> Index:
-    """Open the vectors in `folder`, and the codes if it is of kind ann."""
+    """Open the vectors in `folder`, and the codes if its kind is ann."""
     vectors = Vectors.open(folder)
     if kind is Kind.FLAT:
         return FlatIndex(vectors)
-    # An index that does without faiss should not wait for it to load.
+    # faiss is slow to load and not needed for a flat index.
     from sapbert.index.ann import AnnIndex
 
     return AnnIndex.open(folder, vectors, candidates=candidates, threads=threads)
@@ -65,7 +65,7 @@ def open_search(folder: Path, kind: Kind, candidates: int, threads: int | None =
 
 @contextmanager
 def damage_explained(path: Path) -> Iterator[None]:
-    """Where the block fails in a way that damage explains, say which file of the index is damaged, if any."""
+    """If the block fails in a way that damage could cause, report which file of the index is damaged."""
     try:
         yield
     except (LookupError, ValueError, TypeError, ArithmeticError, MemoryError):
@@ -84,12 +84,12 @@ def require_encoder(path: Path, manifest: Manifest, encoder: Encoder) -> None:
 
 
 def encoder_of_index(path: Path, manifest: Manifest, encoder: PortableEncoder) -> PortableEncoder:
-    """Return the encoder as the index at `path` knows it: whole, or along fewer axes."""
+    """Return the encoder with the dimensions of the index at `path`: all, or projected to fewer."""
     require_encoder(path, manifest, encoder)
     shape = (encoder.dimension, int(manifest.details["dimension"]))
     if shape[0] == shape[1]:
         return encoder
-    # Where there is no such file, an older sapbert has taken the dimensions that come first.
+    # Without this file, an older version of sapbert kept the first dimensions.
     axes = np.eye(*shape, dtype=np.float32)
     if AXES in manifest.files:
         axes = map_array(path / AXES, np.float32, shape=shape)

@@ -1,7 +1,7 @@
-"""From a vocabulary to `index.name_table`: distinct folded names in order, and what they name.
+"""Write `index.name_table` for a vocabulary: distinct folded names, sorted, and their concepts.
 
-The vocabulary comes in order of concepts and the table is in order of names, so all names are sorted
-once, in memory. Only that grows with the vocabulary; the files are written from it piece by piece.
+A vocabulary is sorted by concept and the table by name, so all names are sorted once, in memory. Only that
+grows with the vocabulary; the files are written from it piece by piece.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from sapbert.vocab.text_columns import append_texts, fold_tidy_names
 from sapbert.vocab.vocabulary import Vocabulary
 
 ROWS_PER_PIECE = 1_000_000
-"""Links gathered and written at a time."""
+"""Links written at a time."""
 
 
 def write_name_table(vocabulary: Vocabulary, folder: Path, *, inverted: bool = True) -> NameTable:
-    """Write the name_table of a vocabulary to `folder`, which must exist, and open them.
+    """Write the name table of a vocabulary to `folder`, which must exist, and open it.
 
-    Without `inverted` names, those with a comma are left out where their concept has a name of the same words
-    without one; preferred names stay.
+    Unless `inverted`, names with a comma are left out if their concept has a name of the same words without
+    one; preferred names are kept.
     """
     concepts, links = _read_names(vocabulary, inverted=inverted)
     if links.is_empty():
-        raise SapbertError(f"{vocabulary.path}: no name is left when names are folded")
+        raise SapbertError(f"{vocabulary.path}: all names are empty after folding")
     sources = links["source"].unique().cast(pl.String).sort().to_list()
     links = links.with_columns(pl.col("source").cast(pl.Enum(sources)).to_physical())
     _write_rows(folder, links)
@@ -47,7 +47,7 @@ def write_name_table(vocabulary: Vocabulary, folder: Path, *, inverted: bool = T
 
 
 def _read_names(vocabulary: Vocabulary, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """All concepts, numbered, and all distinct links: folded, name, concept, source."""
+    """Return all concepts, numbered, and all distinct links: folded, name, concept, source."""
     concepts, links = [], []
     before = 0
     for own_concepts, own_links in ordered_map(partial(_read_part, inverted=inverted), vocabulary.parts()):
@@ -58,14 +58,14 @@ def _read_names(vocabulary: Vocabulary, *, inverted: bool) -> tuple[pl.DataFrame
 
 
 def _read_part(part: Path, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The concepts and links of a part of the vocabulary; called on several threads."""
+    """Return the concepts and links of a part of the vocabulary; called on several threads."""
     frame = pl.read_parquet(part, columns=["concept_id", "name", "preferred", "language", "source"])
     frame = frame.with_columns(
         concept=pl.col("concept_id").rle_id(),
         folded=fold_tidy_names(frame["name"]),
         row=pl.int_range(pl.len()),
     )
-    # As `Vocabulary.concept` chooses the name to show.
+    # The same choice as `Vocabulary.concept` makes.
     shown = [pl.col("preferred"), pl.col("language") == "en"]
     best = frame.sort("concept", *shown, "row", descending=[False, True, True, False])
     first = best.unique("concept", keep="first", maintain_order=True)
@@ -81,14 +81,14 @@ def _read_part(part: Path, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFram
 
 
 def _is_inverted() -> pl.Expr:
-    """Say of each name whether it has a comma that another of the same concept, source and words has not."""
+    """Tell for each name whether it has a comma and its concept has a name of the same words without one."""
     words = pl.col("folded").str.extract_all(r"[\p{L}\p{N}]+").list.sort().list.join(" ")
     comma = pl.col("folded").str.contains(",", literal=True)
     return comma & ~pl.col("preferred") & (~comma).any().over("concept", "source", words)
 
 
 def _write_rows(folder: Path, links: pl.DataFrame) -> None:
-    """Write names in order, each with its links; of several spellings the vocabulary's first stays."""
+    """Write names sorted, each with its links; of several spellings the first in the vocabulary is kept."""
     order = links.select(pl.arg_sort_by("folded", maintain_order=True)).to_series()
     last = pl.Series([None], dtype=pl.String)
     with (
@@ -113,7 +113,7 @@ def _write_rows(folder: Path, links: pl.DataFrame) -> None:
 
 def _write_aliases(folder: Path, vocabulary: Vocabulary, concepts: pl.DataFrame) -> None:
     aliases = vocabulary.aliases.collect().join(concepts, on="concept_id")
-    # An alias of several concepts finds the first, as `Vocabulary.concept` does.
+    # An alias of several concepts refers to the first, as in `Vocabulary.concept`.
     ordered = aliases.sort("alias", "concept").unique("alias", keep="first", maintain_order=True)
     _write_texts(folder, "aliases", ordered["alias"])
     np.save(folder / "alias_concepts.npy", ordered["concept"].to_numpy().astype(np.int32))
@@ -136,6 +136,6 @@ def _write_texts(folder: Path, name: str, texts: pl.Series) -> None:
 
 
 def _texts_writer(folder: Path, name: str, texts: pl.Series) -> TextsWriter:
-    """Begin to write some of `texts`."""
+    """Open the files for some of `texts`."""
     most = int(texts.str.len_bytes().sum())
     return TextsWriter(folder / f"{name}.npy", folder / f"{name}_offsets.npy", offset_type(most))

@@ -1,7 +1,7 @@
-"""How much of an exact search an index finds, measured while it is made.
+"""Measure the recall of an index against an exact search, while the index is built.
 
-The exact search compares a sample of names with each chunk of vectors at the moment they are encoded, in full
-precision; afterwards there are only stored ones. The sample is spread evenly over the names in their order.
+The exact search compares a sample of names with each chunk of vectors when it is encoded, in full precision;
+later only the stored vectors are available. The sample is evenly spaced over the sorted names.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from sapbert.index.name_table import NameTable
 from sapbert.index.vectors import evenly_spaced_rows
 from sapbert.protocols import Encoder, Index
 
-SIZE = 200
-"""Names in a sample."""
+SAMPLE_SIZE = 200
+"""Number of names in a sample."""
 NEIGHBOURS = 10
 FEWEST_CANDIDATES, MOST_CANDIDATES = 100, 6_400
-WORTH = 0.001
-"""Recall that twice the candidates must add."""
+LEAST_GAIN = 0.001
+"""Least increase of recall for which the number of candidates is doubled."""
 
 
 class Neighbours(NamedTuple):
-    """The nearest rows of each name of a sample, itself left out."""
+    """The nearest rows of each name of a sample, without the name itself."""
 
     scores: NDArray[np.float32]
-    """Best first; -inf where there are fewer rows.  # (sample, NEIGHBOURS)"""
+    """Best first; -inf if there are fewer rows.  # (sample, NEIGHBOURS)"""
     rows: NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """Names whose neighbours are looked for."""
+    """Names whose neighbours are searched."""
 
     rows: NDArray[np.int64]
     vectors: NDArray[np.float32]
 
     @classmethod
     def of(cls, name_table: NameTable, encoder: Encoder) -> Sample:
-        """Choose and encode a sample of all names."""
-        rows = evenly_spaced_rows(len(name_table), SIZE)
+        """Select and encode a sample of all names."""
+        rows = evenly_spaced_rows(len(name_table), SAMPLE_SIZE)
         return cls(rows, encoder.encode(name_table.folded.take(rows)))
 
     def nearest(self, vectors: NDArray[np.float32], start: int) -> Neighbours:
-        """Compare with the vectors of the rows from `start` on."""
+        """Return the nearest of the vectors of the rows from `start` on."""
         scores = self.vectors @ vectors.T
         own = self.rows - start
         inside = (own >= 0) & (own < len(vectors))
@@ -54,7 +54,7 @@ class Sample(NamedTuple):
         return _best(scores, rows)
 
     def recall(self, index: Index, truth: Neighbours) -> float:
-        """Return the share of the true neighbours that `index` finds."""
+        """Return the fraction of the true neighbours that `index` finds."""
         _, found = index.search(self.vectors, NEIGHBOURS + 1)
         found[found == self.rows[:, np.newaxis]] = -1
         hits = (truth.rows[:, :, np.newaxis] == found[:, np.newaxis, :]).any(axis=2)
@@ -63,16 +63,16 @@ class Sample(NamedTuple):
 
 
 def merge_neighbours(parts: Sequence[Neighbours]) -> Neighbours:
-    """Put together what was found in all chunks."""
+    """Combine the neighbours found in all chunks."""
     scores, rows = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
     return _best(scores, rows)
 
 
 def choose_candidates(recall_with: Callable[[int], float]) -> tuple[int, float]:
-    """Double the number of candidates until that adds too little; return it with its recall."""
+    """Double the number of candidates until recall hardly increases; return the number and its recall."""
     candidates = FEWEST_CANDIDATES
     recall = recall_with(candidates)
-    while candidates < MOST_CANDIDATES and (more := recall_with(2 * candidates)) >= recall + WORTH:
+    while candidates < MOST_CANDIDATES and (more := recall_with(2 * candidates)) >= recall + LEAST_GAIN:
         candidates, recall = 2 * candidates, more
     return candidates, recall
 

@@ -1,19 +1,19 @@
-"""Character n-gram tf-idf of all names: what spelling alone says. The `hybrid` extra.
+"""Search by character n-grams with tf-idf weights, for hybrid indexes (extra `hybrid`).
 
-The cosines are those of scikit-learn's `TfidfVectorizer(analyzer="char", ngram_range=(1, 2))`, but for names
-that repeat an n-gram more than 255 times. On disk is what each name contains, as n-gram numbers and counts in
-the order of rows; it is mapped and read in blocks. So a batch of mentions costs a scan. There is no inverted
-index, on purpose: a single character is in half of all names, so the lists to add up would be as long, and
-scattered; scipy multiplies a block with a batch ten times faster than numpy adds such lists up.
+The cosines are those of scikit-learn's `TfidfVectorizer(analyzer="char", ngram_range=(1, 2))`, except for
+names that repeat an n-gram more than 255 times. The files contain the n-gram numbers and counts of each name,
+in row order; they are mapped and read in blocks, so a batch of mentions costs one scan. There is no inverted
+index because a single character occurs in half of all names: the posting lists would be as long, and
+scattered. scipy multiplies a block with a batch ten times faster than numpy sums such lists.
 
 | file | type | what |
 |---|---|---|
-| `ngrams.npy` | int64 | the n-grams, 21 bits a character, in order; their places are their numbers |
+| `ngrams.npy` | int64 | the n-grams, 21 bits per character, sorted; their positions are their numbers |
 | `idf.npy` | float32 (n-grams) | inverse document frequency, smoothed |
-| `offsets.npy` | int64 (rows + 1) | where the n-grams of each row begin |
-| `numbers.npy`, `counts.npy` | uint16 or uint32, uint8 | the n-grams of a row and how often it has them |
-| `scales.npy` | float32 (rows) | 1 / length of the row's vector |
-| `settings.json` | | the shortest and the longest n-gram |
+| `offsets.npy` | int64 (rows + 1) | where the n-grams of each row start |
+| `numbers.npy`, `counts.npy` | uint16 or uint32, uint8 | the n-grams of a row and their counts |
+| `scales.npy` | float32 (rows) | 1 / length of the vector of a row |
+| `settings.json` | | lengths of the shortest and the longest n-gram |
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from sapbert.errors import ConfigError, MissingExtraError
 from sapbert.progress import Progress, no_progress
 
 SPARSE = "sparse"
-"""Where in an index artifact all this lies."""
+"""Folder of these files in an index artifact."""
 _BITS = 21
 """Enough for any character, and for three of them in 64 bits."""
-_MOST_COUNTED = 255
-_RAREST = 64
+_LARGEST_COUNT = 255
+_LARGEST_IDF = 64
 """More than 1 + the logarithm of any number of names."""
 _ROWS, _MENTIONS = 16_384, 64
-"""Names and mentions multiplied at a time: 4 MB of scores, which stay in the processor's cache."""
-_WEIGHTS = 16 << 20
-"""Most numbers in the table of a batch: languages with thousands of characters have millions of n-grams."""
+"""Names and mentions multiplied at a time: 4 MB of scores, which fit into the processor cache."""
+_MOST_WEIGHTS = 16 << 20
+"""Most numbers in the table of a batch: scripts with thousands of characters have millions of n-grams."""
 _SETTINGS = "settings.json"
 
 
 @dataclass(frozen=True, slots=True)
 class SparseSettings:
-    """Which n-grams are counted."""
+    """Lengths of the n-grams that are counted."""
 
     shortest: int = 1
     longest: int = 2
@@ -59,10 +59,10 @@ class SparseSettings:
 
 
 class NgramCounts(NamedTuple):
-    """What some texts contain: n-grams, told by key or number, and how often, text after text."""
+    """The n-grams of some texts, as keys or numbers, and their counts, text by text."""
 
     offsets: NDArray[np.int64]
-    """Where each text begins.  # (texts + 1,)"""
+    """Where each text starts.  # (texts + 1,)"""
     ngrams: NDArray[np.int64]
     counts: NDArray[np.float32]
 
@@ -74,12 +74,12 @@ def write_sparse(
     *,
     progress: Progress = no_progress,
 ) -> None:
-    """Write the n-grams of `names`, which are folded, to `folder`.
+    """Write the n-grams of folded `names` to `folder`.
 
-    Passes over the names twice, because how rare an n-gram is shows at the end of the first.
+    Two passes over the names are needed, because the frequency of an n-gram is known after the first.
     """
     require_scipy()
-    ngrams, frequency = _count(_spans(names), settings)
+    ngrams, frequency = _document_frequencies(_spans(names), settings)
     idf = np.log((1 + len(names)) / (1 + frequency)) + 1
     np.save(folder / "ngrams.npy", ngrams)
     np.save(folder / "idf.npy", idf.astype(np.float32))
@@ -93,17 +93,17 @@ def write_sparse(
     ):
         offsets.append(np.zeros(1, np.int64))
         for span in _spans(names):
-            bags = _number(_bags(span, settings), ngrams)
-            offsets.append(bags.offsets[1:] + numbers.rows)
-            numbers.append(bags.ngrams)
-            counts.append(bags.counts)
-            scales.append(_scales(bags, idf))
+            counted = _to_numbers(_count_ngrams(span, settings), ngrams)
+            offsets.append(counted.offsets[1:] + numbers.rows)
+            numbers.append(counted.ngrams)
+            counts.append(counted.counts)
+            scales.append(_scales(counted, idf))
             progress("spelling", scales.rows, len(names))
 
 
 @dataclass(frozen=True, slots=True)
 class SparseIndex:
-    """Finds the names that are spelled most like a mention."""
+    """Finds the names that share the most character n-grams with a mention, weighted by tf-idf."""
 
     settings: SparseSettings
     ngrams: NDArray[np.int64]
@@ -115,7 +115,7 @@ class SparseIndex:
 
     @classmethod
     def open(cls, folder: Path) -> SparseIndex:
-        """Map what `write_sparse` wrote."""
+        """Map the files written by `write_sparse`."""
         require_scipy()
         settings = SparseSettings(**json.loads((folder / _SETTINGS).read_text(encoding="utf-8")))
         ngrams = map_array(folder / "ngrams.npy", np.int64, shape=(None,))
@@ -123,7 +123,7 @@ class SparseIndex:
         scales = map_array(folder / "scales.npy", np.float32, shape=(None,))
         require_within(folder / "scales.npy", scales, 0, 1)
         idf = map_array(folder / "idf.npy", np.float32, shape=(len(ngrams),))
-        require_within(folder / "idf.npy", idf, 1, _RAREST)
+        require_within(folder / "idf.npy", idf, 1, _LARGEST_IDF)
         return cls(
             settings,
             ngrams=ngrams,
@@ -149,7 +149,7 @@ class SparseIndex:
         """
         scores = np.zeros((len(mentions), k), np.float32)
         rows = np.full((len(mentions), k), -1, np.int64)
-        size = max(1, min(_MENTIONS, _WEIGHTS // max(1, len(self.ngrams))))
+        size = max(1, min(_MENTIONS, _MOST_WEIGHTS // max(1, len(self.ngrams))))
         for first in range(0, len(mentions), size):
             batch = mentions[first : first + size]
             for at, best in enumerate(self._best(batch, k, allowed), start=first):
@@ -158,7 +158,7 @@ class SparseIndex:
         return scores, rows
 
     def compare(self, mentions: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the cosine of each folded mention with each of its own `rows`, 0 where a row is -1.
+        """Return the cosine of each folded mention with each of its own `rows`; 0 if a row is -1.
 
         # rows and result: (mentions, k)
         """
@@ -172,7 +172,7 @@ class SparseIndex:
         return scores
 
     def _best(self, mentions: Sequence[str], k: int, allowed: NDArray[np.bool_] | None) -> list[_Best]:
-        """The best rows of each mention, block after block."""
+        """Return the best rows of each mention, block by block."""
         weights = self._weigh(mentions)
         best = [_Best(np.empty(0, np.float32), np.empty(0, np.int64)) for _ in mentions]
         for start in range(0, len(self), _ROWS):
@@ -188,17 +188,17 @@ class SparseIndex:
             cuts = np.searchsorted(owners, np.arange(len(mentions) + 1))
             for at in np.unique(owners):
                 better = rows[cuts[at] : cuts[at + 1]]
-                best[at] = best[at].joined(scores[better, at], better + start, k)
+                best[at] = best[at].merge(scores[better, at], better + start, k)
         return best
 
     def _weigh(self, mentions: Sequence[str]) -> NDArray[np.float32]:
-        """What an n-gram counts for each mention.  # (n-grams, mentions)"""
-        bags = _number(_bags(mentions, self.settings), self.ngrams)
-        owner = np.repeat(np.arange(len(mentions)), np.diff(bags.offsets))
+        """Return the weight of each n-gram for each mention.  # (n-grams, mentions)"""
+        counted = _to_numbers(_count_ngrams(mentions, self.settings), self.ngrams)
+        owner = np.repeat(np.arange(len(mentions)), np.diff(counted.offsets))
         weights = np.zeros((len(self.ngrams), len(mentions)), np.float32)
         # Squared, because names are stored without their idf.
-        squares = self.idf[bags.ngrams] ** 2
-        weights[bags.ngrams, owner] = bags.counts * squares * _scales(bags, self.idf)[owner]
+        squares = self.idf[counted.ngrams] ** 2
+        weights[counted.ngrams, owner] = counted.counts * squares * _scales(counted, self.idf)[owner]
         return weights
 
 
@@ -209,13 +209,13 @@ class _Best(NamedTuple):
     rows: NDArray[np.int64]
 
     def floor(self, k: int) -> np.float32:
-        """The score that a later row must exceed."""
+        """Return the score that a later row must exceed."""
         return self.scores[-1] if len(self.scores) == k else np.float32(0)
 
-    def joined(self, scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> _Best:
-        """Return the best of these and of `rows`, which come after all seen before."""
+    def merge(self, scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> _Best:
+        """Return the best of these and of `rows`, all of which are later rows."""
         if len(rows) > k:
-            # What equals the k-th stays, so that the lower row can win below.
+            # Rows with the score of the k-th are kept, so that the lower row can win below.
             kept = scores >= np.partition(scores, -k)[-k]
             scores, rows = scores[kept], rows[kept]
         scores, rows = np.concatenate([self.scores, scores]), np.concatenate([self.rows, rows])
@@ -229,7 +229,7 @@ def _multiply(
     counts: NDArray[np.uint8],
     weights: NDArray[np.float32],
 ) -> NDArray[np.float32]:
-    """Multiply what names contain with what it counts for each mention.  # (names, mentions)"""
+    """Multiply the n-gram counts of names with the weights of mentions.  # (names, mentions)"""
     content = counts.astype(np.float32), numbers.astype(np.int32), offsets.astype(np.int32)
     names = require_scipy().csr_array(content, shape=(len(offsets) - 1, len(weights)))
     scores: NDArray[np.float32] = names @ weights
@@ -240,28 +240,28 @@ def _spans(names: Texts) -> Iterator[list[str]]:
     return (names.span(start, min(start + _ROWS, len(names))) for start in range(0, len(names), _ROWS))
 
 
-def _count(
+def _document_frequencies(
     spans: Iterable[Sequence[str]], settings: SparseSettings
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The keys of all n-grams, in order, and how many texts have each."""
+    """Return the keys of all n-grams, sorted, and the number of texts that contain each."""
     keys, frequency = np.empty(0, np.int64), np.empty(0, np.int64)
     for span in spans:
-        new, times = np.unique(_bags(span, settings).ngrams, return_counts=True)
+        new, times = np.unique(_count_ngrams(span, settings).ngrams, return_counts=True)
         merged, place = np.unique(np.concatenate([keys, new]), return_inverse=True)
         total = np.bincount(place, np.concatenate([frequency, times]), len(merged))
         keys, frequency = merged, total.astype(np.int64)
     return keys, frequency
 
 
-def _bags(texts: Sequence[str], settings: SparseSettings) -> NgramCounts:
+def _count_ngrams(texts: Sequence[str], settings: SparseSettings) -> NgramCounts:
     """Count the n-grams of each text, as keys in ascending order."""
     lengths = np.array([len(text) for text in texts], np.int64)
     ends = np.cumsum(lengths)
     joined = "".join(texts).encode("utf-32-le", errors="surrogatepass")
-    # No character has the number 0 here, so a shorter n-gram never has the key of a longer one.
+    # Characters are numbered from 1, so a shorter n-gram never has the key of a longer one.
     characters = np.frombuffer(joined, np.uint32).astype(np.int64) + 1
     owner = np.repeat(np.arange(len(texts)), lengths)
-    left = ends[owner] - np.arange(len(characters))  # characters from here to the end of the text
+    left = ends[owner] - np.arange(len(characters))  # characters up to the end of the text
     keys, owners = [], []
     key = np.zeros_like(characters)
     for size in range(1, settings.longest + 1):
@@ -270,11 +270,11 @@ def _bags(texts: Sequence[str], settings: SparseSettings) -> NgramCounts:
             inside = left[: len(key)] >= size
             keys.append(key[inside])
             owners.append(owner[: len(key)][inside])
-    return _tally(np.concatenate(keys), np.concatenate(owners), len(texts))
+    return _combine_repeats(np.concatenate(keys), np.concatenate(owners), len(texts))
 
 
-def _tally(keys: NDArray[np.int64], owners: NDArray[np.int64], texts: int) -> NgramCounts:
-    """Join equal keys of one text."""
+def _combine_repeats(keys: NDArray[np.int64], owners: NDArray[np.int64], texts: int) -> NgramCounts:
+    """Combine equal keys of one text."""
     order = np.lexsort((keys, owners))
     keys, owners = keys[order], owners[order]
     new = np.ones(len(keys), np.bool_)
@@ -282,30 +282,30 @@ def _tally(keys: NDArray[np.int64], owners: NDArray[np.int64], texts: int) -> Ng
     first = np.flatnonzero(new)
     counts = np.diff(np.append(first, len(keys)))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owners[first], minlength=texts))])
-    return NgramCounts(offsets, keys[first], np.minimum(counts, _MOST_COUNTED).astype(np.float32))
+    return NgramCounts(offsets, keys[first], np.minimum(counts, _LARGEST_COUNT).astype(np.float32))
 
 
-def _number(bags: NgramCounts, ngrams: NDArray[np.int64]) -> NgramCounts:
-    """Tell n-grams by number; those that no name has are dropped, as scikit-learn does."""
-    numbers = np.searchsorted(ngrams, bags.ngrams)
+def _to_numbers(counted: NgramCounts, ngrams: NDArray[np.int64]) -> NgramCounts:
+    """Replace keys by numbers; n-grams that occur in no name are dropped, as in scikit-learn."""
+    numbers = np.searchsorted(ngrams, counted.ngrams)
     here = np.zeros(len(numbers), np.bool_)
     inside = numbers < len(ngrams)
-    here[inside] = ngrams[numbers[inside]] == bags.ngrams[inside]
+    here[inside] = ngrams[numbers[inside]] == counted.ngrams[inside]
     kept = np.concatenate([[0], np.cumsum(here)])
-    return NgramCounts(kept[bags.offsets], numbers[here], bags.counts[here])
+    return NgramCounts(kept[counted.offsets], numbers[here], counted.counts[here])
 
 
-def _scales(bags: NgramCounts, idf: NDArray[Any]) -> NDArray[np.float32]:
-    """1 / length of each text's vector; 0 for a text without n-grams."""
-    text = np.repeat(np.arange(len(bags.offsets) - 1), np.diff(bags.offsets))
-    squares = np.bincount(text, (bags.counts * idf[bags.ngrams]) ** 2, len(bags.offsets) - 1)
+def _scales(counted: NgramCounts, idf: NDArray[Any]) -> NDArray[np.float32]:
+    """Return 1 / length of the vector of each text; 0 for a text without n-grams."""
+    text = np.repeat(np.arange(len(counted.offsets) - 1), np.diff(counted.offsets))
+    squares = np.bincount(text, (counted.counts * idf[counted.ngrams]) ** 2, len(counted.offsets) - 1)
     scales = np.zeros(len(squares), np.float32)
     np.divide(1, np.sqrt(squares), out=scales, where=squares > 0, casting="same_kind")
     return scales
 
 
 def require_scipy() -> ModuleType:
-    """Load scipy, or say which extra brings it."""
+    """Import scipy, or name the extra that installs it."""
     try:
         import scipy.sparse
     except ImportError:

@@ -1,12 +1,13 @@
-"""Unit vectors on disk, in full, half, a quarter or an eighth of the room, mapped into memory.
+"""Unit vectors on disk in four precisions, memory-mapped.
 
-`int8` rounds each vector to 127 steps of its largest component; `int4` to 7 steps of that or of a little
-less, as keeps its direction best, and puts two into a byte. Scores are cosines with what is stored. Where
-room is short, more dimensions in `int4` link better than fewer in `int8`.
-Whatever the precision, arithmetic is in float32 and some thousand rows at a time: no file is held whole.
+`fp16` takes half of the space of `fp32`, `int8` a quarter and `int4` an eighth. `int8` rounds each vector to
+127 steps of its largest component; `int4` to 7 steps of that component or a little less, whichever keeps its
+direction best, and packs two components into a byte. Scores are cosines with the stored vectors. If space is
+short, more dimensions in `int4` give better links than fewer in `int8`. In all precisions, arithmetic is in
+float32 and some thousand rows at a time; no file is loaded completely.
 
-Scores that are given out come from `rank` alone. A matrix product may round a row's score differently in
-other company; `rank` does not: equal vectors have equal scores, alone as in a batch.
+All returned scores are computed by `rank`. A matrix product may round the score of a row differently in
+another batch; `rank` does not: equal vectors have equal scores, alone and in a batch.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from sapbert.protocols import Index
 
 Rows = slice | NDArray[np.integer[Any]]
 ROUNDING = 1e-5
-"""More than two ways to compute the cosine of unit vectors in float32 ever differ."""
+"""More than the largest difference between two ways to compute a cosine of unit vectors in float32."""
 _SLACK = 0.01
-"""More than rounding to any precision adds to a length."""
-_LOOKED_AT = 16
-"""Vectors that are looked at when they are mapped."""
+"""More than the change of a length by rounding to any precision."""
+_CHECKED_ROWS = 16
+"""Vectors that are checked when the file is mapped."""
 _VECTORS, _SCALES = "vectors.npy", "scales.npy"
 _STEPS = {Precision.INT8: 127, Precision.INT4: 7}
-_CUTS = (0.9, 0.8, 0.7)
-"""Shares of the largest component at which `int4` may cut components off."""
+_CLIP_FRACTIONS = (0.9, 0.8, 0.7)
+"""Fractions of the largest component at which `int4` may clip components."""
 _ZERO = 8
-"""What stands for 0 in half a byte."""
+"""The half byte that represents 0."""
 _FRACTION_SHIFT = 13
 _HALF_BITS = np.int32(~0x7000_1FFF)
 _EXPONENT_SHIFT = np.float32(2.0**112)
@@ -54,13 +55,13 @@ class Vectors:
     """Many unit vectors."""
 
     data: NDArray[Any]
-    """As stored.  # (rows, dimension), of int4 (rows, dimension / 2)"""
+    """As stored.  # (rows, dimension); for int4 (rows, dimension / 2)"""
     scales: NDArray[np.float32] | None
-    """What each row of integers is multiplied with.  # (rows,)"""
+    """Factor for each row of integers.  # (rows,)"""
 
     @classmethod
     def open(cls, folder: Path) -> Vectors:
-        """Map what a `VectorWriter` wrote."""
+        """Map the files written by `VectorWriter`."""
         data = map_array(folder / _VECTORS, *_DTYPES.values(), shape=(None, None))
         scales = None
         if data.dtype in (np.int8, np.uint8):
@@ -68,9 +69,9 @@ class Vectors:
             require_within(folder / _SCALES, scales, 0, 1)
         vectors = cls(data, scales)
         lengths = np.linalg.norm(vectors.floats(vectors.spread()), axis=1)
-        # Of zeros there may be some; where all are, or one is no number, it is the file.
+        # Some vectors may be zero; if all are, or one is NaN, the file is damaged.
         if len(data) and not abs(lengths.max() - 1) < _SLACK:
-            raise damaged(folder / _VECTORS, f"there is a vector of length {lengths.max():.3g}")
+            raise damaged(folder / _VECTORS, f"it contains a vector of length {lengths.max():.3g}")
         return vectors
 
     def __len__(self) -> int:
@@ -83,27 +84,27 @@ class Vectors:
 
     @property
     def precision(self) -> Precision:
-        """How a component is stored."""
+        """Data type of a stored component."""
         return next(precision for precision, dtype in _DTYPES.items() if self.data.dtype == dtype)
 
     def spread(self) -> NDArray[np.int64]:
-        """Return a few rows, from the first to the last."""
-        return evenly_spaced_rows(len(self), _LOOKED_AT)
+        """Return a few rows, evenly spaced from the first to the last."""
+        return evenly_spaced_rows(len(self), _CHECKED_ROWS)
 
-    def widened(self) -> Vectors:
-        """Return the same vectors in float32, in memory; as they are where they are float32."""
+    def to_float32(self) -> Vectors:
+        """Return the same vectors in float32, in memory; unchanged if they are float32."""
         return self if self.precision is Precision.FP32 else Vectors(self.floats(slice(None)), None)
 
     def floats(self, rows: Rows) -> NDArray[np.float32]:
-        """Return some of the vectors in float32.  # (rows, dimension)"""
-        floats = _widened(self.data[rows])
+        """Return some vectors in float32.  # (rows, dimension)"""
+        floats = _to_float32(self.data[rows])
         if self.scales is not None:
             floats *= self.scales[rows][:, np.newaxis]
         return floats
 
     def cosines(self, mentions: NDArray[np.float32], rows: Rows) -> NDArray[np.float32]:
-        """Compare mentions with some rows, give or take `ROUNDING`.  # (mentions, rows)"""
-        cosines: NDArray[np.float32] = mentions @ _widened(self.data[rows]).T
+        """Compare mentions with some rows, up to `ROUNDING`.  # (mentions, rows)"""
+        cosines: NDArray[np.float32] = mentions @ _to_float32(self.data[rows]).T
         if self.scales is not None:
             cosines *= self.scales[rows]
         return cosines
@@ -111,28 +112,28 @@ class Vectors:
     def rank(
         self, mention: NDArray[np.float32], rows: NDArray[np.integer[Any]], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.integer[Any]]]:
-        """Return the k best of some rows for one mention: scores, best first, and rows.
+        """Return the k best of `rows` for one mention: scores, best first, and rows.
 
-        Of equal scores the lower row comes first.  # (k,), (k,)
+        Of equal scores the lower row is first.  # (k,), (k,)
         """
         rough = self.cosines(mention, rows)
         if not np.all(np.abs(rough) < 1 + _SLACK):
-            raise ValueError("there is a vector that is none of length 1")
+            raise ValueError("a vector does not have length 1")
         if len(rows) > k:
             rows = rows[rough >= np.partition(rough, len(rows) - k)[len(rows) - k] - ROUNDING]
         scores = (self.floats(rows) * mention).sum(axis=1)
         order = np.lexsort((rows, -scores))[:k]
-        # Rounded, a vector may be longer than one.
+        # After rounding, a vector may be longer than 1.
         return np.minimum(scores[order], 1), rows[order]
 
     def rank_each(
         self, mentions: NDArray[np.float32], near: Iterable[NDArray[np.integer[Any]]], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Rank for each mention the rows that come with it, as `protocols.Index.search` answers."""
+        """Rank the rows given for each mention; returns the result of `protocols.Index.search`."""
         scores, found = no_results(len(mentions), k)
         for number, (mention, rows) in enumerate(zip(mentions, near, strict=True)):
-            own_scores, own_rows = self.rank(mention, rows, k)
-            scores[number, : len(own_rows)], found[number, : len(own_rows)] = own_scores, own_rows
+            best_scores, best_rows = self.rank(mention, rows, k)
+            scores[number, : len(best_rows)], found[number, : len(best_rows)] = best_scores, best_rows
         return scores, found
 
 
@@ -148,23 +149,23 @@ class VectorWriter(ExitStack):
             self._scales = self.enter_context(ArrayWriter(folder / _SCALES, np.float32))
 
     def append(self, vectors: Vectors) -> None:
-        """Append vectors of the precision that is being written."""
+        """Append vectors of the precision of this writer."""
         self._data.append(vectors.data)
         if self._scales is not None and vectors.scales is not None:
             self._scales.append(vectors.scales)
 
 
 def quantize(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
-    """Return unit vectors as they are stored."""
+    """Convert unit vectors to the form in which they are stored."""
     if precision not in _STEPS:
         return Vectors(vectors.astype(_DTYPES[precision]), None)
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     most = _STEPS[precision]
     exact = vectors / np.where(largest > 0, largest, 1) * most
     steps = np.rint(exact)
-    for cut in _CUTS if precision is Precision.INT4 else ():
-        # What is cut off a few components makes the steps of all others finer.
-        finer = np.clip(np.rint(exact / cut), -most, most)
+    for fraction in _CLIP_FRACTIONS if precision is Precision.INT4 else ():
+        # Clipping a few components makes the steps of all others finer.
+        finer = np.clip(np.rint(exact / fraction), -most, most)
         better = _agreement(finer, exact) > _agreement(steps, exact)
         steps[better] = finer[better]
     lengths = np.linalg.norm(steps, axis=1)
@@ -173,20 +174,20 @@ def quantize(vectors: NDArray[np.float32], precision: Precision) -> Vectors:
 
 
 def _agreement(steps: NDArray[Any], exact: NDArray[Any]) -> NDArray[np.float32]:
-    """How well each rounded vector keeps its direction; higher is better.  # (rows,)"""
+    """Return how well each rounded vector keeps its direction; higher is better.  # (rows,)"""
     lengths = np.maximum(np.linalg.norm(steps, axis=1), 1)
     agreement: NDArray[np.float32] = (steps * exact).sum(axis=1) / lengths
     return agreement
 
 
 def require_storable(dimension: int, precision: Precision) -> None:
-    """Refuse so many dimensions in this precision before they are encoded."""
+    """Refuse a number of dimensions that this precision cannot store, before encoding."""
     if precision is Precision.INT4 and dimension % 2:
-        raise ConfigError(f"int4 stores dimensions by twos, not {dimension}; give an even --dimensions")
+        raise ConfigError(f"int4 stores pairs of dimensions, got {dimension}; give an even --dimensions")
 
 
 def _packed(steps: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Put two components into a byte."""
+    """Pack two components into a byte."""
     require_storable(steps.shape[1], Precision.INT4)
     halves: NDArray[np.uint8] = (steps + _ZERO).astype(np.uint8)
     pairs: NDArray[np.uint8] = (halves[:, ::2] << np.uint8(4)) | halves[:, 1::2]
@@ -200,13 +201,13 @@ def _unpacked(data: NDArray[np.uint8]) -> NDArray[np.float32]:
     return floats
 
 
-def _widened(data: NDArray[Any]) -> NDArray[np.float32]:
-    """Return stored components in float32: finite ones of float16 as numpy does, in half its time."""
+def _to_float32(data: NDArray[Any]) -> NDArray[np.float32]:
+    """Convert stored components to float32: finite float16 as numpy does, in half the time."""
     if data.dtype == np.uint8:
         return _unpacked(data)
     if data.dtype != np.float16:
         return data.astype(np.float32, copy=False)
-    # Sign, exponent and fraction go to their places in a float32, whose exponents are counted from elsewhere.
+    # Move sign, exponent and fraction to their positions in a float32, which has another exponent bias.
     bits = data.view(np.int16).astype(np.int32)
     bits <<= _FRACTION_SHIFT
     bits &= _HALF_BITS
@@ -218,7 +219,7 @@ def _widened(data: NDArray[Any]) -> NDArray[np.float32]:
 def check_search(
     index: Index, vectors: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
 ) -> NDArray[np.float32]:
-    """Return mentions in the shape that a search needs, or say what is wrong with what a caller gave."""
+    """Return the mentions in the shape that a search needs; raise a ValueError for invalid arguments."""
     mentions = np.ascontiguousarray(vectors, np.float32)
     if mentions.ndim != 2 or mentions.shape[1] != index.dimension:
         raise ValueError(f"mentions have shape {mentions.shape}, expected (mentions, {index.dimension})")
@@ -230,10 +231,10 @@ def check_search(
 
 
 def evenly_spaced_rows(rows: int, size: int) -> NDArray[np.int64]:
-    """Return `size` of so many rows, from the first to the last; all where there are no more."""
+    """Return `size` of `total` rows, evenly spaced from the first to the last; all if there are fewer."""
     return np.linspace(0, max(0, rows - 1), min(rows, size)).astype(np.int64)
 
 
 def no_results(mentions: int, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Scores and rows of a search that found nothing yet."""
+    """Return empty scores and rows of a search."""
     return np.full((mentions, k), -np.inf, np.float32), np.full((mentions, k), -1, np.int64)

@@ -69,7 +69,7 @@ def test_a_folder_that_is_no_artifact_is_never_replaced(sapbert: Sapbert, tmp_pa
     precious.mkdir()
     (precious / "cat.jpg").touch()
 
-    assert "is no artifact" in refused(sapbert("read", "umls", META, "-o", precious, "--overwrite"))
+    assert "is not an artifact" in refused(sapbert("read", "umls", META, "-o", precious, "--overwrite"))
     assert left_in(precious) == {"cat.jpg"}
 
 

@@ -50,7 +50,7 @@ def test_an_occupied_target_is_refused_before_anything_is_opened(sapbert: Sapber
 
     refusal = refused(sapbert("index", tmp_path / "no", "--model", tmp_path / "no", "-o", tmp_path / "index"))
 
-    assert "index exists and is no artifact" in refusal
+    assert "index exists and is not an artifact" in refusal
 
 
 def test_an_index_finds_its_own_names_with_its_own_encoder(

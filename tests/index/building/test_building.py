@@ -10,7 +10,7 @@ from sapbert.errors import ArtifactError
 from sapbert.index.build import build_index
 from sapbert.index.flat import FlatIndex
 from sapbert.index.folder import open_index
-from sapbert.index.recall import SIZE, Sample, choose_candidates, merge_neighbours
+from sapbert.index.recall import SAMPLE_SIZE, Sample, choose_candidates, merge_neighbours
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.index.vectors import quantize
 from sapbert.resumable import run_folder
@@ -98,7 +98,7 @@ def test_the_recall_in_the_manifest_is_that_against_an_exact_search(
     index, name_table, manifest = open_index(path)
     names = name_table.folded.span(0, len(name_table))
     vectors = NgramEncoder().encode(names)
-    sample = np.unique(np.linspace(0, 449, SIZE).astype(int))
+    sample = np.unique(np.linspace(0, 449, SAMPLE_SIZE).astype(int))
     cosines = vectors[sample] @ vectors.T
     cosines[np.arange(len(sample)), sample] = -1
     exact = np.argsort(-cosines, axis=1, kind="stable")[:, :10]

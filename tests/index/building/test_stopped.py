@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sapbert.errors import ArtifactError, SapbertError
 from sapbert.index.folder import open_index
-from sapbert.index.recall import SIZE
+from sapbert.index.recall import SAMPLE_SIZE
 from sapbert.index.settings import Precision
 from sapbert.resumable import run_folder
 from sapbert.vocab.vocabulary import Vocabulary
@@ -40,14 +40,14 @@ class DyingEncoder(NgramEncoder):
 def test_finished_chunks_are_not_encoded_again(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
     whole = build(vocabulary, "whole")
     with pytest.raises(KeyboardInterrupt):
-        build(vocabulary, encoder=DyingEncoder(SIZE + 250, KeyboardInterrupt()))
+        build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, KeyboardInterrupt()))
     assert not (tmp_path / "index").exists()
     spy = NgramEncoder()
 
     path = build(vocabulary, encoder=spy)
 
     names = open_index(path)[1].folded.span(0, 450)
-    assert spy.encoded[SIZE:] == names[200:]
+    assert spy.encoded[SAMPLE_SIZE:] == names[200:]
     assert contents(path) == contents(whole)
     assert open_index(path)[2].fingerprint == open_index(whole)[2].fingerprint
     assert not run_folder(path).exists()
@@ -83,7 +83,7 @@ def test_a_killed_build_is_gone_on_with(build: Build, vocabulary: Vocabulary, tm
 
     path = build(vocabulary, encoder=spy)
 
-    assert len(spy.encoded) == SIZE + 250
+    assert len(spy.encoded) == SAMPLE_SIZE + 250
     assert contents(path) == contents(build(vocabulary, "whole"))
     assert {item.name for item in tmp_path.iterdir()} == {"index", "whole", vocabulary.path.name}
 
@@ -93,9 +93,9 @@ def test_chunks_of_another_vocabulary_encoder_or_precision_are_not_used(
 ) -> None:
     def encoded_after_an_interrupt(second: Vocabulary, encoder: NgramEncoder, **options: object) -> int:
         with pytest.raises(KeyboardInterrupt):
-            build(vocabulary, encoder=DyingEncoder(SIZE + 250, KeyboardInterrupt()), overwrite=True)
+            build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, KeyboardInterrupt()), overwrite=True)
         build(second, encoder=encoder, overwrite=True, **options)
-        return len(encoder.encoded) - SIZE
+        return len(encoder.encoded) - SAMPLE_SIZE
 
     assert encoded_after_an_interrupt(vocabulary, NgramEncoder()) == 250
     assert encoded_after_an_interrupt(vocabulary, NgramEncoder(40)) == 450
@@ -108,7 +108,7 @@ def test_a_full_disk_is_told_and_finished_chunks_stay(
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with pytest.raises(SapbertError) as error:
-        build(vocabulary, encoder=DyingEncoder(SIZE + 250, full))
+        build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, full))
 
     assert str(error.value) == (
         f"{tmp_path}: No space left on device; make room, then give the same command again "
@@ -119,11 +119,11 @@ def test_a_full_disk_is_told_and_finished_chunks_stay(
 
 def test_a_chunk_cut_short_is_named(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        build(vocabulary, encoder=DyingEncoder(SIZE + 250, KeyboardInterrupt()))
+        build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, KeyboardInterrupt()))
     chunk = run_folder(tmp_path / "index") / "000001.npz"
     chunk.write_bytes(chunk.read_bytes()[:-100])
 
-    with pytest.raises(ArtifactError, match=r"index\.run/000001\.npz is damaged: .*; remove it and go on"):
+    with pytest.raises(ArtifactError, match=r"index\.run/000001\.npz is damaged: .*; remove it and continue"):
         build(vocabulary)
 
 
@@ -157,7 +157,7 @@ def test_vectors_that_are_no_numbers_are_refused(build: Build, vocabulary: Vocab
             vectors[[name.endswith(" 77") for name in names], 3] = np.nan
             return vectors
 
-    with pytest.raises(SapbertError, match="vector of 'carcartete 77' is not a number"):
+    with pytest.raises(SapbertError, match="returned NaN for 'carcartete 77'"):
         build(vocabulary, encoder=Broken())
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sapbert.artifacts import load_manifest
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.index.folder import open_index, require_encoder
-from sapbert.index.recall import SIZE
+from sapbert.index.recall import SAMPLE_SIZE
 from sapbert.index.settings import Kind, Precision
 from sapbert.index.vectors import quantize
 from sapbert.vocab.vocabulary import Vocabulary
@@ -27,7 +27,7 @@ def test_an_update_encodes_only_new_names_and_gives_the_same_index(
     path = build(newer, encoder=spy, update=old, **options)
 
     new = {name for _, name in names_of(50, first=450)}
-    assert set(spy.encoded[SIZE:]) == {name.casefold() for name in new}
+    assert set(spy.encoded[SAMPLE_SIZE:]) == {name.casefold() for name in new}
     fresh = build(newer, "fresh", **options)
     expected = contents(fresh)
     assert contents(path) == expected
@@ -48,7 +48,7 @@ def test_an_exact_index_can_become_one_of_codes(build: Build, vocabulary: Vocabu
 
     path = build(vocabulary, encoder=spy, update=old, kind=Kind.ANN)
 
-    assert len(spy.encoded) == SIZE
+    assert len(spy.encoded) == SAMPLE_SIZE
     assert contents(path) == contents(build(vocabulary, "fresh", kind=Kind.ANN))
 
 

@@ -135,7 +135,7 @@ def test_a_table_with_only_a_header_has_no_mentions(save: Save) -> None:
         ("t.tsv", b"id\tmention\n1\tp\xe9\n", r"t.tsv:2: byte 0xe9"),
         ("t.csv", b"id,mention\n1,cold\n2\n", r"t.csv:3: expected 2 columns, found 1"),
         ("t.csv", b'id,mention\n1,"cold\n', r"t.csv:2: broken record"),
-        ("t.jsonl", b'{"mention": "a"}\n{"mention": \n', r"t.jsonl:2: no JSON"),
+        ("t.jsonl", b'{"mention": "a"}\n{"mention": \n', r"t.jsonl:2: not JSON"),
         ("t.jsonl", b'{"mention": "a"}\n{"mention": ["b"]}\n', r"t.jsonl:2: the mention is a list"),
         ("t.parquet", b"PAR1 not at all", r"t.parquet: not a readable Parquet"),
         ("t.xls", b"x", r"not a table: .*\(save it as one of these\)"),

@@ -285,7 +285,7 @@ def test_a_folder_that_is_no_artifact_is_refused_before_a_step(
 ) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
-    with pytest.raises(ArtifactError, match="mine exists and is no artifact"):
+    with pytest.raises(ArtifactError, match="mine exists and is not an artifact"):
         train(tiny_pairs, str(tiny_base), tmp_path / "mine", settings(), device=CPU, overwrite=True)
     assert not (tmp_path / "mine.run").exists()
 

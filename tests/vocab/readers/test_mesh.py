@@ -174,7 +174,7 @@ def test_more_names_than_fit_a_frame_all_arrive(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = mesh(read, MESH, level="concept").fingerprint
-    monkeypatch.setattr("sapbert.vocab.readers.mesh._ROWS_A_FRAME", 2)
+    monkeypatch.setattr("sapbert.vocab.readers.mesh._ROWS_PER_FRAME", 2)
 
     assert mesh(read, MESH, level="concept").fingerprint == expected
 
