@@ -48,15 +48,15 @@ def main() -> None:
     parser.add_argument("--names", type=int, default=NAMES)
     parser.add_argument("--mentions", type=int, default=MENTIONS)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="The most that all may take.")
-    parser.add_argument("--step", choices=["prepare", "seek"], help=argparse.SUPPRESS)
+    parser.add_argument("--step", choices=["prepare", "search"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
-        {"prepare": prepare, "seek": seek}[options.step](options.work, options.names, options.mentions)
+        {"prepare": prepare, "search": seek}[options.step](options.work, options.names, options.mentions)
         return
     shutil.rmtree(options.work, ignore_errors=True)
     figures: dict[str, object] = {"names": options.names, "mentions": options.mentions}
     until = time.monotonic() + 60 * options.minutes
-    for step in ("prepare", "seek"):
+    for step in ("prepare", "search"):
         command = [sys.executable, __file__, str(options.work), "--step", step]
         command += ["--names", str(options.names), "--mentions", str(options.mentions)]
         left = until - time.monotonic()
@@ -129,14 +129,15 @@ class MadeVectors:
 def seek(work: Path, _names: int, _mentions: int) -> None:
     memory = Memory(work)
     labelled, encoder = BiosynDataset.open(work / "labelled"), MadeVectors(memory)
-    candidates.EXACT = min(candidates.EXACT, len(labelled.name_table) - 1)  # codes, as for a huge dictionary
+    # Search by codes, as for a very large dictionary.
+    candidates.EXACT_SEARCH_LIMIT = min(candidates.EXACT_SEARCH_LIMIT, len(labelled.name_table) - 1)
     search, seconds, shares = CandidateSearch(labelled, work / "run", K), [], []
     for share in (0.5, 1.0):
         begun, encoder.made = time.perf_counter(), 0
         memory.at("indexing and searching spelling" if share < 1 else "the second epoch")
-        found = search.seek(encoder, share)
+        found = search.search(encoder, share)
         seconds.append(round(time.perf_counter() - begun, 1))
-        shares.append(found.found())
+        shares.append(found.recall())
     tell({"seconds of each epoch": seconds, "mentions with a right candidate": shares, **memory.stop()})
 
 

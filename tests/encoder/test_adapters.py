@@ -105,7 +105,7 @@ def test_bert_base_gets_as_many_parameters_as_in_the_paper(
     assert round(100 * trainable / base, 2) == percent
 
 
-def test_adapters_are_named_below_the_modules_they_correct_and_rename_nothing() -> None:
+def test_adapters_are_submodules_and_rename_no_parameter() -> None:
     bert = build()
     before = set(bert.state_dict())
     add_adapters(bert, SMALL)
@@ -131,13 +131,13 @@ def test_adapters_are_named_below_the_modules_they_correct_and_rename_nothing() 
 # What the encoder computes
 
 
-def test_a_fresh_adapter_model_gives_exactly_the_vectors_of_its_base(model: PreTrainedModel) -> None:
+def test_a_new_adapter_model_gives_exactly_the_vectors_of_its_base(model: PreTrainedModel) -> None:
     expected = encode(model)
     add_adapters(model, SMALL)
     assert torch.equal(encode(model), expected)
 
 
-def test_every_adapter_has_a_say_in_the_vectors(model: PreTrainedModel) -> None:
+def test_every_adapter_affects_the_vectors(model: PreTrainedModel) -> None:
     add_adapters(model, SMALL)
     stir(trainable_parameters(model))
     whole = encode(model)
@@ -153,7 +153,7 @@ def test_every_adapter_has_a_say_in_the_vectors(model: PreTrainedModel) -> None:
         assert (encode(without) - whole).abs().max() > 1e-3
 
 
-def test_a_layer_corrects_the_sum_below_its_own_norm_as_pfeiffer_does() -> None:
+def test_a_layer_applies_its_adapter_before_its_norm_as_pfeiffer_does() -> None:
     bert = build()
     add_adapters(bert, SMALL)
     stir(trainable_parameters(bert))
@@ -192,7 +192,7 @@ def test_gradients_reach_every_adapter_parameter_and_nothing_else(model: PreTrai
     assert reached == {name for name, _ in model.named_parameters() if ".adapter." in name}
 
 
-def test_training_changes_the_vectors_and_leaves_the_base_alone() -> None:
+def test_training_changes_the_vectors_but_not_the_base() -> None:
     bert = build()
     base = copy.deepcopy(bert.state_dict())
     add_adapters(bert, SMALL)
@@ -209,7 +209,7 @@ def test_training_changes_the_vectors_and_leaves_the_base_alone() -> None:
     assert all(torch.equal(bert.state_dict()[name], value) for name, value in base.items())
 
 
-def test_the_same_seed_gives_the_same_adapters_and_does_not_disturb_other_draws() -> None:
+def test_adapters_depend_on_the_seed_and_do_not_change_the_random_state() -> None:
     drawn = []
     for seed in (3, 3, 4):
         bert = build()
@@ -221,7 +221,7 @@ def test_the_same_seed_gives_the_same_adapters_and_does_not_disturb_other_draws(
     assert not torch.equal(drawn[0], drawn[2])
 
 
-def test_adapters_take_the_precision_of_their_base() -> None:
+def test_adapters_have_the_precision_of_their_base() -> None:
     bert = build().bfloat16()
     add_adapters(bert, SMALL)
     assert {parameter.dtype for parameter in bert.parameters()} == {torch.bfloat16}
@@ -257,7 +257,7 @@ def test_saved_adapters_on_their_base_give_the_same_vectors(model: PreTrainedMod
     }
 
 
-def test_the_folder_holds_adapter_weights_only_and_says_how_they_were_made(tmp_path: Path) -> None:
+def test_the_folder_has_only_adapter_weights_and_their_settings(tmp_path: Path) -> None:
     bert = build()
     bert.name_or_path = "example/bert"
     add_adapters(bert, SMALL)
@@ -317,7 +317,7 @@ def test_damaged_adapters_are_refused(tmp_path: Path) -> None:
         load_adapters(build(), tmp_path / "adapter")
 
 
-def test_adapters_with_other_names_are_refused_and_not_half_loaded(tmp_path: Path) -> None:
+def test_adapters_with_other_names_are_refused_and_not_partly_loaded(tmp_path: Path) -> None:
     bert = build()
     add_adapters(bert, SMALL)
     save_adapters(bert, tmp_path / "adapter")
@@ -344,12 +344,12 @@ def test_adapters_with_other_names_are_refused_and_not_half_loaded(tmp_path: Pat
     ],
     ids=["distilbert", "bert with a head", "modernbert with a head", "widened embeddings"],
 )
-def test_a_model_without_a_place_for_adapters_is_named_with_those_that_have_one(
+def test_an_unsupported_model_is_refused_with_a_list_of_supported_ones(
     unfit: Callable[[], PreTrainedModel],
 ) -> None:
     model = unfit()
     with pytest.raises(
-        ConfigError, match=rf"{type(model).__name__}: BERT, RoBERTa, XLM-R, MPNet and ModernBERT"
+        ConfigError, match=rf"{type(model).__name__}: use BERT, RoBERTa, XLM-R, MPNet or ModernBERT"
     ):
         add_adapters(model, SMALL)
     assert all(parameter.requires_grad for parameter in model.parameters())
@@ -362,7 +362,7 @@ def test_impossible_sizes_are_refused() -> None:
         add_adapters(build(), AdapterSettings(reduction=33))
 
 
-def test_adding_twice_and_saving_none_are_bugs_of_the_caller(tmp_path: Path) -> None:
+def test_adding_adapters_twice_or_saving_none_is_a_value_error(tmp_path: Path) -> None:
     bert = build()
     assert reduction_of(bert) is None
     with pytest.raises(ValueError, match="no adapters"):

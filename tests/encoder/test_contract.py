@@ -29,7 +29,7 @@ def encoder(request: pytest.FixtureRequest, exported: Callable[[str], Exported])
     return OnnxEncoder.open(folders.onnx, variant=request.param, threads=1)
 
 
-def test_it_fits_the_seam(encoder: AnyEncoder) -> None:
+def test_it_implements_the_encoder_protocol(encoder: AnyEncoder) -> None:
     seam: Encoder = encoder
     vectors = seam.encode(NAMES)
 
@@ -42,7 +42,7 @@ def test_it_fits_the_seam(encoder: AnyEncoder) -> None:
 
 @given(names=st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), max_size=12))
 @settings(max_examples=25)
-def test_company_does_not_change_a_vector(encoder: AnyEncoder, names: list[str]) -> None:
+def test_a_vector_does_not_depend_on_the_other_names(encoder: AnyEncoder, names: list[str]) -> None:
     together = encoder.encode(names)
 
     assert together.shape == (len(names), WIDTH)
@@ -82,18 +82,18 @@ def test_one_string_instead_of_names_is_refused(encoder: AnyEncoder) -> None:
         encoder.encode("fever")
 
 
-def test_a_megabyte_counts_as_its_first_tokens(encoder: AnyEncoder) -> None:
+def test_a_very_long_name_is_truncated(encoder: AnyEncoder) -> None:
     start = "heart attack " * 100
     huge, short = encoder.encode([start + "fever " * 200_000, start])
     np.testing.assert_allclose(huge, short, atol=1e-6)
 
 
-def test_half_a_surrogate_pair_is_read_as_an_unknown_letter(encoder: AnyEncoder) -> None:
+def test_a_lone_surrogate_is_read_as_an_unknown_character(encoder: AnyEncoder) -> None:
     broken, unknown = encoder.encode(["fever \ud800", "fever ?"])
     np.testing.assert_allclose(broken, unknown, atol=1e-6)
 
 
-def test_encoding_twice_gives_the_same_bits_and_fingerprint(encoder: AnyEncoder) -> None:
+def test_encoding_is_deterministic(encoder: AnyEncoder) -> None:
     before = encoder.fingerprint
     np.testing.assert_array_equal(encoder.encode(NAMES), encoder.encode(NAMES))
     assert encoder.fingerprint == before

@@ -35,12 +35,12 @@ WORDS = st.lists(st.sampled_from(["cold", "scold", "a", "hot" * 20, "[", "."]), 
         ("familial polyposis", "fap is rare", "[ familial polyposis ] fap is rare"),
     ],
 )
-def test_a_mention_is_marked_in_its_context(mention: str, context: str, expected: str) -> None:
+def test_a_mention_is_bracketed_in_its_context(mention: str, context: str, expected: str) -> None:
     assert bracket_mention(mention, context) == expected
 
 
 @given(WORDS, WORDS)
-def test_whatever_the_context_the_mention_is_there_and_little_else(before: str, after: str) -> None:
+def test_the_mention_is_kept_and_the_context_is_truncated(before: str, after: str) -> None:
     text = bracket_mention("cold", f"{before} cold {after}")
     assert "[ cold ]" in text
     assert (
@@ -50,18 +50,18 @@ def test_whatever_the_context_the_mention_is_there_and_little_else(before: str, 
     assert len(text) <= len("[ cold ]") + 2 * CONTEXT_WIDTH
 
 
-def test_a_name_and_its_mention_are_one_text() -> None:
+def test_a_name_and_its_mention_are_joined() -> None:
     request = RerankRequest("Cold", ("Common  COLD", "a [SEP] b"), (1.0, 0.5), "A Cold day")
 
     assert HEAD.texts(request) == ["common cold [SEP] a [ cold ] day", "a [sep] b [SEP] a [ cold ] day"]
 
 
-def test_what_was_not_trained_with_context_reads_none() -> None:
+def test_context_is_ignored_by_a_model_trained_without_it() -> None:
     head = Head(direction=(1.0,), score_weight=1.0, separator="</s>", context=False)
     assert head.texts(RerankRequest("cold", ("a </s> b",), (1.0,), "a cold day")) == ["a   b </s> cold"]
 
 
-def test_a_score_is_that_of_the_vector_and_that_of_the_search() -> None:
+def test_a_score_combines_the_vector_and_the_search_score() -> None:
     encoder = NgramEncoder(8)
     head = Head(direction=tuple(np.arange(8.0)), score_weight=3.0, separator="|", context=False)
     request = RerankRequest("cold", ("common cold", "heat"), (0.25, 0.5))
@@ -95,5 +95,5 @@ def test_a_damaged_head_is_refused(tmp_path: Path, damage: str) -> None:
 
 
 def test_a_head_of_another_encoder_is_refused() -> None:
-    with pytest.raises(ArtifactError, match="8 dimensions and its head 2"):
+    with pytest.raises(ArtifactError, match="8 dimensions and the head 2"):
         CrossEncoder(NgramEncoder(8), HEAD)

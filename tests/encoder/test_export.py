@@ -47,13 +47,13 @@ def test_each_family_gives_the_vectors_of_torch(family: str, exported: Callable[
 
 
 @pytest.mark.parametrize("family", sorted(set(POOLINGS) - {"mpnet"}))
-def test_attention_is_one_operation_a_layer(family: str, exported: Callable[[str], Exported]) -> None:
+def test_attention_is_one_operation_per_layer(family: str, exported: Callable[[str], Exported]) -> None:
     found = operations(exported(family).onnx, "model.onnx")
     assert found.count("MultiHeadAttention") == 2
     assert "Softmax" not in found
 
 
-def test_no_weight_is_multiplied_in_floats_in_int8(exported: Callable[[str], Exported]) -> None:
+def test_int8_has_no_float_product_with_a_weight(exported: Callable[[str], Exported]) -> None:
     found = operations(exported("bert").onnx, "model_int8.onnx")
     assert "MatMul" not in found
     assert found.count("MatMulIntegerToFloat") == operations(exported("bert").onnx, "model.onnx").count(
@@ -61,7 +61,7 @@ def test_no_weight_is_multiplied_in_floats_in_int8(exported: Callable[[str], Exp
     )
 
 
-def test_an_export_tells_what_it_came_from_and_nothing_of_the_machine(
+def test_the_manifest_names_the_model_and_no_local_path(
     exported: Callable[[str], Exported],
 ) -> None:
     folders = exported("bert")
@@ -100,7 +100,7 @@ def test_a_graph_that_gives_other_vectors_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_tokenizer_in_plain_python_is_refused(tmp_path: Path) -> None:
+def test_a_pure_python_tokenizer_is_refused(tmp_path: Path) -> None:
     folder = tiny_bert(tmp_path / "model")
     spoil_tokenizer(folder)
     letters = tmp_path / "vocab.txt"

@@ -22,7 +22,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_bert(tmp_path_factory.mktemp("bert"))
 
 
-def test_loading_says_nothing_and_changes_no_random_state(
+def test_loading_prints_nothing_and_keeps_the_random_state(
     bert: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     state = torch.random.get_rng_state()
@@ -49,7 +49,7 @@ def test_an_encoder_is_found_inside_a_language_model_of_any_precision(bert: Path
     assert {weight.dtype for weight in loaded.values()} == {torch.float32}
 
 
-def test_a_pickled_checkpoint_with_the_first_names_of_layer_norms_loads(bert: Path, tmp_path: Path) -> None:
+def test_a_pickled_checkpoint_with_old_layer_norm_names_loads(bert: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(bert, tmp_path / "old")
     weights = load_file(folder / "model.safetensors")
     old = {
@@ -127,7 +127,7 @@ def spoil_other_tokenizer(folder: Path) -> None:
     ("spoil", "message"),
     [
         (spoil_nothing_there, "model: no such folder"),
-        (spoil_file_instead, "model: is a file, expected the folder of a Hugging Face model"),
+        (spoil_file_instead, "model is a file, expected the folder of a Hugging Face model"),
         (spoil_empty, "model: not a Hugging Face model: no config.json"),
         (spoil_config, "model: config.json is damaged or has an unknown model type"),
         (spoil_kind, "model: config.json is damaged or has an unknown model type"),
@@ -170,7 +170,7 @@ def test_an_encoder_with_a_decoder_is_refused(tmp_path: Path) -> None:
         load_encoder(tmp_path)
 
 
-def test_a_hub_id_out_of_reach_is_refused_in_one_line(
+def test_an_unreachable_hub_id_is_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

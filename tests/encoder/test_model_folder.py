@@ -70,7 +70,7 @@ def test_sentence_transformers_gives_the_same_vectors(
 
 
 @pytest.mark.parametrize("pooling", [Pooling.MEAN_ALL, Pooling.FIRST, Pooling.NO_SPECIAL])
-def test_a_pooling_unknown_elsewhere_is_not_passed_off_as_another(
+def test_a_pooling_unknown_to_sentence_transformers_writes_no_files_for_it(
     pooling: Pooling, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     base = tiny_bert(tmp_path / "base")
@@ -98,7 +98,7 @@ def test_the_packaged_minilm_is_read_as_sentence_transformers_reads_it() -> None
     np.testing.assert_allclose(encoder.encode(names), expected, atol=1e-5)
 
 
-def test_a_folder_that_says_nothing_has_no_pooling(tmp_path: Path) -> None:
+def test_a_folder_without_settings_has_no_pooling(tmp_path: Path) -> None:
     assert read_pooling(tmp_path) == (None, None)
 
 
@@ -112,7 +112,7 @@ def test_a_folder_that_says_nothing_has_no_pooling(tmp_path: Path) -> None:
         ({"pooling_mode": ["mean"]}, Pooling.MEAN),
     ],
 )
-def test_old_and_new_files_of_sentence_transformers_are_understood(
+def test_old_and_new_files_of_sentence_transformers_are_read(
     content: dict[str, object], expected: Pooling, tmp_path: Path
 ) -> None:
     (tmp_path / POOLING_FILE).parent.mkdir()
@@ -128,7 +128,7 @@ def test_old_and_new_files_of_sentence_transformers_are_understood(
         ({"pooling_mode": "lasttoken"}, "lasttoken"),
     ],
 )
-def test_a_foreign_pooling_we_do_not_have_is_refused(
+def test_an_unsupported_pooling_of_sentence_transformers_is_refused(
     content: dict[str, object], found: str, tmp_path: Path
 ) -> None:
     (tmp_path / POOLING_FILE).parent.mkdir()
@@ -149,7 +149,7 @@ def test_a_foreign_pooling_we_do_not_have_is_refused(
         ('{"max_length": 0}', "max_length is 0"),
     ],
 )
-def test_a_damaged_file_of_ours_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_a_damaged_sapbert_json_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / SAPBERT_FILE).write_text(text)
     with pytest.raises(ArtifactError, match=message):
         read_pooling(tmp_path)

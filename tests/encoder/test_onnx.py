@@ -23,20 +23,18 @@ def folder(exported: Callable[[str], Exported], tmp_path: Path) -> Path:
     return shutil.copytree(exported("bert").onnx, tmp_path / "encoder")
 
 
-def test_int8_is_what_opens_unless_told_otherwise(folder: Path) -> None:
+def test_int8_is_the_default_variant(folder: Path) -> None:
     assert OnnxEncoder.open(folder).variant == "int8"
     assert OnnxEncoder.open(str(folder), variant="fp32").variant == "fp32"
 
 
-def test_variants_have_fingerprints_of_their_own(folder: Path) -> None:
+def test_variants_have_different_fingerprints(folder: Path) -> None:
     marks = {OnnxEncoder.open(folder, variant=variant).fingerprint for variant in ("fp32", "int8")}
     assert len(marks) == 2
 
 
 @pytest.mark.parametrize("variant", ["fp32", "int8"])
-def test_what_is_carried_along_opens_alone_with_the_same_vectors(
-    folder: Path, tmp_path: Path, variant: str
-) -> None:
+def test_a_copied_variant_opens_with_the_same_vectors(folder: Path, tmp_path: Path, variant: str) -> None:
     original = OnnxEncoder.open(folder, variant="int8" if variant == "int8" else "fp32")
     original.copy_to(tmp_path / "index" / "encoder")
     shutil.rmtree(folder)
@@ -44,11 +42,11 @@ def test_what_is_carried_along_opens_alone_with_the_same_vectors(
 
     assert (copy.variant, copy.fingerprint) == (variant, original.fingerprint)
     np.testing.assert_array_equal(copy.encode(NAMES), original.encode(NAMES))
-    with pytest.raises(ConfigError, match=f"no variant bf16; there is {variant}"):
+    with pytest.raises(ConfigError, match=f"no variant bf16; available: {variant}"):
         OnnxEncoder.open(tmp_path / "index" / "encoder", variant="bf16")  # type: ignore[arg-type]  # on purpose
 
 
-def test_a_whole_copy_opens_too(folder: Path, tmp_path: Path) -> None:
+def test_a_copy_of_the_folder_opens(folder: Path, tmp_path: Path) -> None:
     moved = shutil.copytree(folder, tmp_path / "moved")
     assert OnnxEncoder.open(moved).fingerprint == OnnxEncoder.open(folder).fingerprint
 
@@ -59,18 +57,20 @@ def test_threads_do_not_change_vectors(folder: Path, threads: int) -> None:
     np.testing.assert_array_equal(several, OnnxEncoder.open(folder).encode(NAMES))
 
 
-def test_no_threads_are_refused(folder: Path) -> None:
+def test_zero_threads_are_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="at least one thread, got 0"):
         OnnxEncoder.open(folder, threads=0)
 
 
-def test_an_ordinary_model_is_refused_with_the_way_out(exported: Callable[[str], Exported]) -> None:
+def test_a_model_that_is_not_exported_is_refused_with_the_command_to_export_it(
+    exported: Callable[[str], Exported],
+) -> None:
     model = exported("bert").model
-    with pytest.raises(ArtifactError, match=f"make one: sapbert export {model} -o OUT"):
+    with pytest.raises(ArtifactError, match=f"export it first: sapbert export {model} -o OUT"):
         OnnxEncoder.open(model)
 
 
-def test_a_graph_of_unknown_origin_is_not_trusted(
+def test_an_onnx_folder_of_another_program_is_refused(
     folder: Path, exported: Callable[[str], Exported], tmp_path: Path
 ) -> None:
     foreign = shutil.copytree(exported("bert").model, tmp_path / "foreign")
@@ -80,7 +80,7 @@ def test_a_graph_of_unknown_origin_is_not_trusted(
         OnnxEncoder.open(foreign)
 
 
-def test_nothing_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="nowhere: no such folder"):
         OnnxEncoder.open(tmp_path / "nowhere")
 
@@ -105,7 +105,7 @@ def test_a_flipped_bit_or_a_missing_file_is_refused(folder: Path, name: str) -> 
         lambda content: {key: value for key, value in content.items() if key != "dimension"},
     ],
 )
-def test_a_description_that_makes_no_sense_is_refused(
+def test_an_invalid_description_is_refused(
     folder: Path, spoil: Callable[[dict[str, object]], dict[str, object]]
 ) -> None:
     file = folder / "sapbert.json"
@@ -114,7 +114,7 @@ def test_a_description_that_makes_no_sense_is_refused(
         OnnxEncoder.open(folder)
 
 
-def test_a_cut_description_is_refused(folder: Path) -> None:
+def test_a_truncated_description_is_refused(folder: Path) -> None:
     file = folder / "sapbert.json"
     file.write_text(file.read_text()[:40])
     with pytest.raises(ArtifactError, match=r"sapbert.json is damaged"):

@@ -36,7 +36,7 @@ def test_vectors_of_a_plane_need_two_axes() -> None:
 
 
 @given(shapes)
-def test_no_axes_keep_more_of_the_vectors(told: tuple[tuple[int, int], int, int]) -> None:
+def test_no_other_axes_keep_more_of_the_vectors(told: tuple[tuple[int, int], int, int]) -> None:
     shape, dimension, seed = told
     vectors = drawn(*shape, seed)
 
@@ -47,7 +47,7 @@ def test_no_axes_keep_more_of_the_vectors(told: tuple[tuple[int, int], int, int]
     assert ((vectors @ axes) ** 2).sum() == pytest.approx(most, abs=1e-3)
 
 
-def test_what_names_have_in_common_is_spread_over_all_axes() -> None:
+def test_the_common_part_of_vectors_is_spread_over_all_axes() -> None:
     vectors = drawn(500, 64) + np.eye(1, 64, dtype=np.float32)
 
     held = (project(vectors, principal_axes(vectors, 32)) ** 2).mean(axis=0)
@@ -68,7 +68,7 @@ def test_axes_do_not_depend_on_the_signs_of_eigenvectors(monkeypatch: pytest.Mon
     assert principal_axes(vectors, 4) == pytest.approx(axes, abs=1e-6)
 
 
-def test_a_vector_is_the_same_alone_as_in_company() -> None:
+def test_a_vector_does_not_depend_on_the_other_vectors() -> None:
     vectors = drawn(300, 384)
     axes = principal_axes(vectors, 256)
 
@@ -79,7 +79,7 @@ def test_a_vector_is_the_same_alone_as_in_company() -> None:
 
 
 @given(st.integers(1, 6), st.lists(st.lists(st.floats(-1, 1, width=32), min_size=6, max_size=6), max_size=5))
-def test_no_vector_becomes_anything_but_a_number(dimension: int, rows: list[list[float]]) -> None:
+def test_projected_vectors_are_finite(dimension: int, rows: list[list[float]]) -> None:
     vectors = project(np.array(rows, np.float32).reshape(-1, 6), np.eye(6, dimension, dtype=np.float32))
 
     assert vectors.shape == (len(rows), dimension)
@@ -87,7 +87,7 @@ def test_no_vector_becomes_anything_but_a_number(dimension: int, rows: list[list
     assert (np.linalg.norm(vectors, axis=1) < 1 + 1e-5).all()
 
 
-def test_names_are_encoded_along_the_axes() -> None:
+def test_vectors_of_names_are_projected_onto_the_axes() -> None:
     axes = principal_axes(NgramEncoder(32).encode(NAMES), 8)
     cut = ProjectedEncoder(NgramEncoder(32), axes)
 
@@ -99,7 +99,7 @@ def test_names_are_encoded_along_the_axes() -> None:
     assert vectors == pytest.approx(whole / np.linalg.norm(whole, axis=1, keepdims=True), abs=1e-6)
 
 
-def test_the_whole_encoder_travels(tmp_path: Path) -> None:
+def test_the_full_encoder_is_copied(tmp_path: Path) -> None:
     encoder = NgramEncoder(32)
     cut = ProjectedEncoder(encoder, np.eye(32, 8, dtype=np.float32))
 

@@ -62,7 +62,7 @@ def test_a_product_is_that_of_rounded_rows_and_columns(
     assert np.abs(run(graph, x)[0] - x @ weight).max() <= inner * border
 
 
-def test_a_huge_row_does_not_blur_the_others() -> None:
+def test_a_huge_row_does_not_change_the_precision_of_others() -> None:
     x, weight = random(0, 3, 16), random(1, 16, 8)
     graph = linear(weight)
     quantize(graph)
@@ -82,7 +82,7 @@ def test_rows_and_columns_of_zeros_stay_zero() -> None:
     assert np.isfinite(found).all()
 
 
-def test_an_input_shared_by_products_is_rounded_once() -> None:
+def test_an_input_shared_by_products_is_quantized_once() -> None:
     graph = linear(random(0, 16, 8), random(1, 16, 4), random(2, 16, 4))
     quantize(graph)
     found = [node.op_type for node in graph.graph.node]
@@ -90,7 +90,7 @@ def test_an_input_shared_by_products_is_rounded_once() -> None:
 
 
 @pytest.mark.parametrize(("rows", "smaller"), [(3_000, True), (20, False)])
-def test_a_large_table_is_stored_in_bytes_and_a_small_one_is_not(rows: int, *, smaller: bool) -> None:
+def test_only_a_large_table_is_quantized(rows: int, *, smaller: bool) -> None:
     table, ids = random(0, rows, 64), np.array([[3, 1], [0, 19]])
     graph = model([make_node("Gather", ["table", "x"], ["y"])], {"table": table}, TensorProto.INT64)
     before = graph.ByteSize()

@@ -26,7 +26,7 @@ def without_floats(exported: Path, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("family", POOLINGS)
-def test_integers_are_turned_back_into_a_model_that_gives_their_vectors(
+def test_an_int8_export_is_restored_to_a_model_with_the_same_vectors(
     family: str, exported: Callable[[str], Exported], tmp_path: Path
 ) -> None:
     small = without_floats(exported(family).onnx, tmp_path / "small")
@@ -39,7 +39,7 @@ def test_integers_are_turned_back_into_a_model_that_gives_their_vectors(
     assert (encoder.encode(NAMES) * truth.encode(NAMES)).sum(axis=1).min() > 0.98
 
 
-def test_floats_are_turned_back_without_loss(exported: Callable[[str], Exported], tmp_path: Path) -> None:
+def test_an_fp32_export_is_restored_without_loss(exported: Callable[[str], Exported], tmp_path: Path) -> None:
     folders = exported("bert")
 
     restore_model(folders.onnx, tmp_path / "model")
@@ -50,7 +50,7 @@ def test_floats_are_turned_back_without_loss(exported: Callable[[str], Exported]
     assert load_manifest(tmp_path / "model").fingerprint == after.fingerprint
 
 
-def test_sentence_transformers_opens_what_was_turned_back(
+def test_sentence_transformers_opens_a_restored_model(
     exported: Callable[[str], Exported], tmp_path: Path
 ) -> None:
     small = without_floats(exported("roberta").onnx, tmp_path / "small")
@@ -61,7 +61,7 @@ def test_sentence_transformers_opens_what_was_turned_back(
     assert (vectors * OnnxEncoder.open(small).encode(NAMES[:3])).sum(axis=1).min() > 0.98
 
 
-def test_what_was_turned_back_can_be_trained(exported: Callable[[str], Exported], tmp_path: Path) -> None:
+def test_a_restored_model_can_be_trained(exported: Callable[[str], Exported], tmp_path: Path) -> None:
     restore_model(without_floats(exported("bert").onnx, tmp_path / "small"), tmp_path / "model")
     encoder = TransformerEncoder.open(tmp_path / "model", device="cpu")
     ids = torch.tensor([[2, 5, 6, 3]])
@@ -71,7 +71,7 @@ def test_what_was_turned_back_can_be_trained(exported: Callable[[str], Exported]
     assert all(parameter.grad is not None for parameter in encoder.model.parameters())
 
 
-def test_nothing_of_the_machine_travels(exported: Callable[[str], Exported], tmp_path: Path) -> None:
+def test_no_local_path_is_exported(exported: Callable[[str], Exported], tmp_path: Path) -> None:
     folders = exported("bert")
     small = without_floats(folders.onnx, tmp_path / "small")
 
@@ -90,7 +90,7 @@ def test_a_folder_of_an_older_export_is_refused(exported: Callable[[str], Export
     assert not (tmp_path / "model").exists()
 
 
-def test_a_weight_that_is_not_found_is_named(exported: Callable[[str], Exported], tmp_path: Path) -> None:
+def test_a_missing_weight_is_named(exported: Callable[[str], Exported], tmp_path: Path) -> None:
     small = without_floats(exported("bert").onnx, tmp_path / "small")
     table = small / "huggingface" / "weights.json"
     places = json.loads(table.read_text())
@@ -103,7 +103,7 @@ def test_a_weight_that_is_not_found_is_named(exported: Callable[[str], Exported]
         restore_model(small, tmp_path / "model")
 
 
-def test_a_weight_in_the_wrong_place_is_noticed(exported: Callable[[str], Exported], tmp_path: Path) -> None:
+def test_a_weight_in_the_wrong_place_is_an_error(exported: Callable[[str], Exported], tmp_path: Path) -> None:
     small = without_floats(exported("bert").onnx, tmp_path / "small")
     table = small / "huggingface" / "weights.json"
     places = json.loads(table.read_text())

@@ -80,7 +80,7 @@ def test_names_become_unit_vectors_in_their_order(encoder: TransformerEncoder) -
     assert abs(vectors[0] @ vectors[1]) < 0.9
 
 
-def test_it_is_an_encoder(encoder: TransformerEncoder) -> None:
+def test_it_implements_the_encoder_protocol(encoder: TransformerEncoder) -> None:
     seam: Encoder = encoder
     assert len(seam.fingerprint) == 32
 
@@ -98,7 +98,7 @@ def test_every_family_and_pooling_gives_what_plain_transformers_gives(family: Pa
 @pytest.mark.parametrize("pooling", list(Pooling))
 @given(names=st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), max_size=12))
 @settings(max_examples=15)
-def test_company_does_not_change_a_vector(
+def test_a_vector_does_not_depend_on_the_other_names(
     encoder: TransformerEncoder, pooling: Pooling, names: list[str]
 ) -> None:
     choice = TransformerEncoder(encoder.model, encoder.tokenizer, pooling=pooling, max_length=8)
@@ -109,7 +109,7 @@ def test_company_does_not_change_a_vector(
         np.testing.assert_allclose(vector, choice.encode([name])[0], atol=1e-5)
 
 
-def test_a_name_given_often_is_computed_once(
+def test_a_repeated_name_is_computed_once(
     encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
@@ -123,7 +123,7 @@ def test_a_name_given_often_is_computed_once(
     assert seen == ["fever", "cold", ""]
 
 
-def test_a_tokenizer_in_plain_python_serves_too(bert: Path, tmp_path: Path) -> None:
+def test_a_pure_python_tokenizer_works(bert: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(bert, tmp_path / "japanese")
     spoil_tokenizer(folder)
     letters = tmp_path / "vocab.txt"
@@ -142,7 +142,7 @@ def test_a_tokenizer_in_plain_python_serves_too(bert: Path, tmp_path: Path) -> N
         np.testing.assert_allclose(vector, encode_slowly(encoder, name), atol=1e-5)
 
 
-def test_encoding_twice_gives_the_same_bits_and_leaves_training_on(bert: Path) -> None:
+def test_encoding_is_deterministic_and_keeps_training_mode(bert: Path) -> None:
     model, tokenizer = load_encoder(bert)
     model.train(mode=True)
     encoder = TransformerEncoder(model, tokenizer, pooling=Pooling.CLS, max_length=16)
@@ -161,7 +161,7 @@ def test_half_precision_is_close(bert: Path, encoder: TransformerEncoder) -> Non
     assert half.fingerprint == encoder.fingerprint
 
 
-def test_the_fingerprint_follows_whatever_shapes_the_vectors(bert: Path, tmp_path: Path) -> None:
+def test_the_fingerprint_changes_with_everything_that_changes_vectors(bert: Path, tmp_path: Path) -> None:
     def mark(folder: Path, pooling: Pooling = Pooling.CLS, max_length: int = 16) -> str:
         return TransformerEncoder.open(
             folder, pooling=pooling, max_length=max_length, device="cpu"
@@ -181,12 +181,12 @@ def test_the_fingerprint_follows_whatever_shapes_the_vectors(bert: Path, tmp_pat
     assert len({mark(bert), *changed}) == 6
 
 
-def test_without_settings_a_folder_is_read_by_cls_and_64_tokens(encoder: TransformerEncoder) -> None:
+def test_the_defaults_are_cls_pooling_and_64_tokens(encoder: TransformerEncoder) -> None:
     assert (encoder.pooling, encoder.max_length) == (Pooling.CLS, 64)
 
 
 @pytest.mark.parametrize(("name", "limit"), [("bert", POSITIONS), ("roberta", POSITIONS - 2)])
-def test_the_longest_name_is_what_the_positions_allow(name: str, limit: int, tmp_path: Path) -> None:
+def test_max_length_is_limited_by_the_positions(name: str, limit: int, tmp_path: Path) -> None:
     model, tokenizer = load_encoder(FAMILIES[name](tmp_path))
     encoder = TransformerEncoder(model, tokenizer, pooling=Pooling.CLS, max_length=limit)
 
@@ -197,13 +197,13 @@ def test_the_longest_name_is_what_the_positions_allow(name: str, limit: int, tmp
             TransformerEncoder(model, tokenizer, pooling=Pooling.CLS, max_length=bad)
 
 
-def test_a_stored_length_beyond_the_positions_is_cut(bert: Path, tmp_path: Path) -> None:
+def test_a_stored_length_beyond_the_positions_is_reduced(bert: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(bert, tmp_path / "long")
     (folder / SAPBERT_FILE).write_text('{"max_length": 512}')
     assert TransformerEncoder.open(folder, device="cpu").max_length == POSITIONS
 
 
-def test_distant_padding_does_not_spoil_local_attention(tmp_path: Path) -> None:
+def test_padding_does_not_change_local_attention(tmp_path: Path) -> None:
     folder = tiny_modernbert(tmp_path)
     encoder = TransformerEncoder.open(folder, pooling=Pooling.MEAN, max_length=90, device="cpu")
     alone = encoder.encode(["fever"])

@@ -134,7 +134,7 @@ def test_many_requests_are_scored_in_batches(exported: Path, monkeypatch: pytest
 
 
 def test_what_is_no_exported_reranker_is_refused(trained: Path, exported: Path, tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="export it first: sapbert export"):
+    with pytest.raises(ArtifactError, match="is not exported; run: sapbert export"):
         CrossEncoder.open(trained)
     with pytest.raises(ArtifactError, match="already exported"):
         export_reranker(exported, tmp_path / "again")

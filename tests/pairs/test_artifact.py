@@ -89,7 +89,7 @@ def test_texts_are_read_by_row_by_rows_and_by_span(pairs: Pairs) -> None:
     assert pairs.names.span(2, 2) == []
 
 
-def test_rows_count_from_the_end_too_and_a_row_that_is_not_there_is_an_error(pairs: Pairs) -> None:
+def test_negative_rows_count_from_the_end_and_a_missing_row_is_an_error(pairs: Pairs) -> None:
     assert pairs.names[-1] == pairs.names[len(pairs.names) - 1]
     for row in (-len(pairs.names) - 1, len(pairs.names)):
         with pytest.raises(IndexError):
@@ -97,7 +97,7 @@ def test_rows_count_from_the_end_too_and_a_row_that_is_not_there_is_an_error(pai
 
 
 @given(st.lists(st.text(max_size=5)), st.data())
-def test_texts_come_back_as_they_were(strings: list[str], data: st.DataObject) -> None:
+def test_texts_are_unchanged(strings: list[str], data: st.DataObject) -> None:
     encoded = [string.encode("utf-8", "replace") for string in strings]
     offsets = np.cumsum([0, *(len(text) for text in encoded)], dtype=np.int64)
     texts = Texts(np.frombuffer(b"".join(encoded), np.uint8), offsets)
@@ -113,7 +113,7 @@ def test_pairs_are_counted(pairs: Pairs) -> None:
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), max_size=4), max_size=4))
-def test_an_array_written_in_pieces_is_the_array(
+def test_an_array_can_be_written_in_parts(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[list[tuple[int, int]]]
 ) -> None:
     path = tmp_path_factory.mktemp("array") / "array.npy"
@@ -140,7 +140,7 @@ print(len(pairs), pairs.names[0], pairs.share_concept(pairs.pairs[0]).all())
 """
 
 
-def test_opening_needs_no_polars_and_nothing_large(pairs: Pairs) -> None:
+def test_opening_imports_no_polars_and_nothing_large(pairs: Pairs) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BARE, str(pairs.path)], capture_output=True, text=True, check=False
     )
@@ -148,7 +148,7 @@ def test_opening_needs_no_polars_and_nothing_large(pairs: Pairs) -> None:
     assert (done.stdout, done.stderr) == ("5 cold True\n", "")
 
 
-def test_a_vocabulary_is_no_pairs_artifact(vocabulary: Vocabulary) -> None:
+def test_a_vocabulary_is_not_opened_as_pairs(vocabulary: Vocabulary) -> None:
     with pytest.raises(ArtifactError, match="of kind vocabulary, expected pairs"):
         Pairs.open(vocabulary.path)
 
@@ -194,7 +194,7 @@ def test_an_ambiguous_name_shares_a_concept_with_the_names_of_each(pairs: Pairs)
     ]
 
 
-def test_no_rows_share_nothing(pairs: Pairs) -> None:
+def test_an_empty_list_of_rows_shares_nothing(pairs: Pairs) -> None:
     assert pairs.share_concept(np.empty(0, np.int64)).shape == (0, 0)
 
 
@@ -232,9 +232,7 @@ names_of_concepts = st.sets(st.tuples(st.integers(0, 5), st.sampled_from("abcdef
 
 
 @given(names_of_concepts, st.data())
-def test_names_share_a_concept_where_the_concepts_of_their_texts_meet(
-    names: list[tuple[int, str]], data: st.DataObject
-) -> None:
+def test_names_share_a_concept_if_their_texts_do(names: list[tuple[int, str]], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(names) - 1), max_size=12))
     concepts_of: dict[str, set[int]] = {}
     for concept, text in names:

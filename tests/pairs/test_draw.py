@@ -103,14 +103,14 @@ def test_spelling_variants_do_not_make_a_pair(draw: Draw) -> None:
     assert pairs_of(pairs) == {("x:2", "a", "b")}
 
 
-def test_a_concept_of_one_name_makes_no_pair_but_is_there(draw: Draw) -> None:
+def test_a_concept_of_one_name_makes_no_pair_but_is_kept(draw: Draw) -> None:
     pairs = draw(english("x:1", "Alone") + english("x:2", "a", "b"))
 
     assert pairs_of(pairs) == {("x:2", "a", "b")}
     assert pairs.concept_ids.span(0, len(pairs.concept_ids)) == ["x:1", "x:2"]
 
 
-def test_a_name_of_invisible_marks_is_no_name(draw: Draw) -> None:
+def test_a_name_of_invisible_characters_is_left_out(draw: Draw) -> None:
     pairs = draw(english("x:1", "\u200b\u200e") + english("x:2", "\ufeff", "a", "b"))
 
     assert pairs_of(pairs) == {("x:2", "a", "b")}
@@ -121,7 +121,7 @@ def test_a_name_of_invisible_marks_is_no_name(draw: Draw) -> None:
 @pytest.mark.parametrize(
     "rows", [english("x:1", "One") + english("x:2", "Two", "TWO"), english("x:1", "\u200b")]
 )
-def test_a_vocabulary_without_any_pair_is_an_error_and_leaves_nothing(
+def test_a_vocabulary_without_any_pair_is_an_error_and_leaves_no_files(
     tmp_path: Path, rows: list[Row]
 ) -> None:
     vocabulary = write(tmp_path / "vocabulary", rows)
@@ -174,7 +174,7 @@ def test_a_seed_that_is_no_64_bit_number_is_refused(seed: int) -> None:
         PairSettings(seed=seed)
 
 
-def test_an_existing_artifact_is_not_replaced_unasked(tmp_path: Path) -> None:
+def test_an_existing_artifact_is_replaced_only_with_overwrite(tmp_path: Path) -> None:
     vocabulary = write(tmp_path / "vocabulary", english("x:1", "a", "b"))
     first = draw_pairs(vocabulary, tmp_path / "pairs", PairSettings(seed=1))
 
@@ -183,7 +183,7 @@ def test_an_existing_artifact_is_not_replaced_unasked(tmp_path: Path) -> None:
     assert load_manifest(tmp_path / "pairs").settings["seed"] == first.manifest.settings["seed"] == 1
 
 
-def test_the_manifest_tells_the_settings_and_the_vocabulary(tmp_path: Path) -> None:
+def test_the_manifest_has_the_settings_and_the_vocabulary(tmp_path: Path) -> None:
     vocabulary = write(tmp_path / "vocabulary", english("x:1", "a", "b"))
 
     manifest = draw_pairs(vocabulary, tmp_path / "pairs", PairSettings(limit=9)).manifest
@@ -192,7 +192,7 @@ def test_the_manifest_tells_the_settings_and_the_vocabulary(tmp_path: Path) -> N
     assert manifest.inputs == {"vocabulary": {"fingerprint": vocabulary.fingerprint}}
 
 
-def test_progress_is_told_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_per_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "ROWS_PER_PART", 2)
     vocabulary = write(tmp_path / "vocabulary", many_concepts(6))
     told: list[tuple[int, int]] = []
@@ -220,7 +220,7 @@ def many_concepts(number: int) -> list[Row]:
 
 
 @pytest.mark.parametrize("rule", list(Languages))
-def test_how_the_vocabulary_lies_on_disk_makes_no_difference(
+def test_pairs_do_not_depend_on_the_files_of_the_vocabulary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: Languages
 ) -> None:
     rows = many_concepts(60)
@@ -294,7 +294,7 @@ def folded(rows: list[Row]) -> dict[str, set[str]]:
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=rows)
-def test_pairs_and_ambiguous_names_are_those_that_plain_sets_tell(draw: Draw, rows: list[Row]) -> None:
+def test_pairs_and_ambiguous_names_equal_those_of_a_plain_loop(draw: Draw, rows: list[Row]) -> None:
     rows = rows + english("z:1", "always", "there")
     concepts = folded(rows)
 

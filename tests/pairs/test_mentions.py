@@ -101,7 +101,7 @@ def test_all_names_as_mentions_make_each_pair_once(pair: Pair) -> None:
     assert pairs_of(pairs) == {("mesh:D1", "breast cancer", "breast neoplasms")}
 
 
-def test_a_mention_seen_again_makes_no_more_pairs(pair: Pair) -> None:
+def test_a_repeated_mention_makes_no_more_pairs(pair: Pair) -> None:
     once = pair(("tumor", "D1"))
     thrice = pair(("tumor", "D1"), ("Tumor ", "D1"), ("tumor", "mesh:D1"))
 
@@ -125,7 +125,7 @@ def test_a_mention_of_several_concepts_is_paired_with_the_names_of_each(pair: Pa
     assert homonyms_of(pairs) == {"tumor": {"mesh:D1", "mesh:D2"}}
 
 
-def test_identifiers_joined_by_plus_go_with_the_parts_of_a_composite_mention(pair: Pair) -> None:
+def test_ids_joined_by_plus_belong_to_the_parts_of_a_composite_mention(pair: Pair) -> None:
     pairs = pair(("breast tumor|ovarian tumor", "D1+D2"))
 
     breast = with_names("mesh:D1", "breast tumor", BREAST)
@@ -139,11 +139,11 @@ def test_parts_and_identifiers_that_do_not_match_are_left_out_and_counted(pair: 
     assert unknown(pairs) == 2
 
 
-def test_an_alias_leads_to_its_concept(pair: Pair) -> None:
+def test_an_alias_is_resolved_to_its_concept(pair: Pair) -> None:
     assert pairs_of(pair(("tumor", "D9001"))) == with_names("mesh:D1", "tumor", BREAST)
 
 
-def test_a_concept_of_the_vocabulary_is_itself_even_if_it_is_called_an_alias(pair: Pair) -> None:
+def test_an_id_of_a_concept_is_not_resolved_as_an_alias(pair: Pair) -> None:
     assert pairs_of(pair(("tumor", "D2"))) == with_names("mesh:D2", "tumor", OVARIAN)
 
 
@@ -154,7 +154,7 @@ def test_unknown_concepts_are_counted(pair: Pair) -> None:
     assert pairs.manifest.counts["mentions"] == 5
 
 
-def test_identifiers_with_prefixes_need_no_other(pair: Pair) -> None:
+def test_ids_with_a_prefix_need_no_prefix_option(pair: Pair) -> None:
     pairs = pair(("tumor", "MSH:D1"), ("gene", "OMIM:114480"), ("bare", "D1"), prefix=None)
 
     expected = with_names("mesh:D1", "tumor", BREAST) | with_names("omim:114480", "gene", {"brca"})
@@ -172,7 +172,7 @@ def test_an_error_about_ids_without_a_prefix_names_the_option(pair: Pair) -> Non
         pair(("mamma ca", "X-1"), prefix=None)
 
 
-def test_mentions_without_any_pair_are_an_error_and_leave_nothing(
+def test_mentions_without_any_pair_are_an_error_and_leave_no_files(
     vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     table = tmp_path / "train.tsv"
@@ -183,7 +183,7 @@ def test_mentions_without_any_pair_are_an_error_and_leave_nothing(
     assert not (tmp_path / "pairs").exists()
 
 
-def test_a_name_of_invisible_marks_makes_no_pair(tmp_path: Path) -> None:
+def test_a_name_of_invisible_characters_makes_no_pair(tmp_path: Path) -> None:
     inputs = InputReader()
     with write_vocabulary(tmp_path / "vocabulary", {}, inputs) as writer:
         writer.add(pl.DataFrame({"concept_id": ["x:1", "x:1"], "name": ["\u200b", "seen"]}))
@@ -222,7 +222,7 @@ def test_a_folder_of_several_files_is_refused(vocabulary: Vocabulary, tmp_path: 
         pair_mentions(vocabulary, tmp_path / "empty", tmp_path / "pairs")
 
 
-def test_the_table_may_be_gzip_of_windows_lines_with_a_mark_and_repeated_columns(
+def test_the_table_may_have_gzip_windows_line_ends_a_byte_order_mark_and_repeated_columns(
     vocabulary: Vocabulary, tmp_path: Path, pair: Pair
 ) -> None:
     plain = pair(("tumor", "D1"))
@@ -241,7 +241,7 @@ known = st.sampled_from(["mesh:D1", "mesh:D2", "mesh:D3", "omim:114480", "mesh:D
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mentions=st.lists(st.tuples(texts, known), max_size=12))
-def test_pairs_are_those_that_plain_loops_make(pair: Pair, mentions: list[tuple[str, str]]) -> None:
+def test_pairs_equal_those_of_plain_loops(pair: Pair, mentions: list[tuple[str, str]]) -> None:
     mentions = [*mentions, ("always", "mesh:D1")]
 
     pairs = pair(*mentions)

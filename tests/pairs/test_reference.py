@@ -52,7 +52,7 @@ SOME = english("x:1", "Cold", "common cold", "sniffles") + english("x:2", "Cold"
 # Writing
 
 
-def test_a_pair_is_a_line(draw: Draw, tmp_path: Path) -> None:
+def test_a_pair_is_one_line(draw: Draw, tmp_path: Path) -> None:
     left_out = write_reference(draw(SOME), tmp_path / "pairs.txt")
 
     assert left_out == 0
@@ -65,7 +65,7 @@ def test_a_pair_is_a_line(draw: Draw, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 3, 1000])
-def test_how_many_are_written_at_a_time_makes_no_difference(
+def test_the_block_size_makes_no_difference(
     draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int
 ) -> None:
     pairs = draw(SOME)
@@ -78,7 +78,7 @@ def test_how_many_are_written_at_a_time_makes_no_difference(
 
 
 @pytest.mark.parametrize("name", ["a||b", "||", "x||", "trailing|", "|leading"])
-def test_a_name_that_the_format_cannot_hold_is_left_out_and_counted(
+def test_a_name_that_the_format_cannot_represent_is_left_out_and_counted(
     draw: Draw, tmp_path: Path, name: str
 ) -> None:
     pairs = draw(english("x:1", name, "b", "zz"))
@@ -97,7 +97,7 @@ def test_a_single_bar_inside_a_name_is_kept(draw: Draw, tmp_path: Path) -> None:
     assert (tmp_path / "pairs.txt").read_text() == "x:1||a|b||c\n"
 
 
-def test_an_existing_file_is_not_replaced_unasked(draw: Draw, tmp_path: Path) -> None:
+def test_an_existing_file_is_replaced_only_with_overwrite(draw: Draw, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text("precious")
 
     with pytest.raises(ArtifactError, match="exists; choose another name or give --overwrite"):
@@ -115,7 +115,7 @@ def test_a_folder_is_never_replaced(draw: Draw, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "vocabulary", "pairs"}
 
 
-def test_missing_folders_are_made(draw: Draw, tmp_path: Path) -> None:
+def test_missing_folders_are_created(draw: Draw, tmp_path: Path) -> None:
     write_reference(draw(SOME), tmp_path / "new" / "deep" / "pairs.txt")
 
     assert (tmp_path / "new" / "deep" / "pairs.txt").is_file()
@@ -125,7 +125,7 @@ class DiskFullError(Exception):
     pass
 
 
-def test_a_write_that_fails_midway_leaves_what_was_there(
+def test_a_failed_write_keeps_the_existing_file(
     draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = draw(SOME)
@@ -151,7 +151,7 @@ def test_a_write_that_fails_midway_leaves_what_was_there(
 # Reading
 
 
-def test_the_reference_codes_own_file_is_read_with_a_prefix(read_text: ReadText) -> None:
+def test_a_file_of_the_reference_code_is_read_with_a_prefix(read_text: ReadText) -> None:
     pairs = read_text(b"C0009443||Cold||common cold\nC0009443||cold||sniffles\n", prefix="umls")
 
     assert pairs_of(pairs) == {
@@ -161,7 +161,7 @@ def test_the_reference_codes_own_file_is_read_with_a_prefix(read_text: ReadText)
     assert pairs.manifest.inputs.keys() == {"text.txt"}
 
 
-def test_a_missing_prefix_is_hinted_at(read_text: ReadText) -> None:
+def test_an_error_about_a_missing_prefix_names_the_option(read_text: ReadText) -> None:
     with pytest.raises(FormatError, match=r"^text\.txt:2: 'C0009443' is not an id .* \(give --prefix\)"):
         read_text(b"umls:C1||a||b\nC0009443||cold||sniffles\n")
 
@@ -169,12 +169,12 @@ def test_a_missing_prefix_is_hinted_at(read_text: ReadText) -> None:
 @pytest.mark.parametrize(
     "line", [b"x:1||only one", b"no separators", b"x:1||a||b||c", b"x:1||||b", b"x:1||a||", b"x:1||a|| "]
 )
-def test_a_line_of_another_shape_is_named(read_text: ReadText, line: bytes) -> None:
+def test_a_line_with_other_fields_is_an_error_with_its_number(read_text: ReadText, line: bytes) -> None:
     with pytest.raises(FormatError, match=r"^text\.txt:3: expected id\|\|name\|\|name, found "):
         read_text(b"x:1||a||b\n\n" + line + b"\nx:1||c||d\n")
 
 
-def test_bad_utf8_is_named_with_its_line(read_text: ReadText) -> None:
+def test_invalid_utf8_is_an_error_with_its_line(read_text: ReadText) -> None:
     with pytest.raises(FormatError, match=r"^text\.txt:2: byte 0xff in column 6 is not UTF-8"):
         read_text(b"x:1||a||b\nx:1||\xff||c\n")
 
@@ -189,7 +189,7 @@ def test_bad_lines_can_be_skipped_and_are_counted(read_text: ReadText) -> None:
 
 
 @pytest.mark.parametrize("content", [b"x:1||same||SAME\n", b"x:1||a||A\nx:1||b||b\n"])
-def test_a_file_without_a_pair_is_an_error_and_leaves_nothing(
+def test_a_file_without_a_pair_is_an_error_and_leaves_no_files(
     read_text: ReadText, tmp_path: Path, content: bytes
 ) -> None:
     with pytest.raises(SapbertError, match="no pair of two different names"):
@@ -202,7 +202,7 @@ def test_an_empty_file_is_an_error(read_text: ReadText) -> None:
         read_text(b"")
 
 
-def test_repeated_and_turned_pairs_count_once(read_text: ReadText) -> None:
+def test_repeated_and_reversed_pairs_count_once(read_text: ReadText) -> None:
     pairs = read_text(b"x:1||a||b\nx:1||b||a\nx:1||A||b\n")
 
     assert pairs_of(pairs) == {("x:1", "a", "b")}
@@ -215,7 +215,9 @@ def test_lines_may_come_in_any_order(read_text: ReadText) -> None:
     assert read_text(b"".join(lines)).manifest.fingerprint == in_order.fingerprint
 
 
-def test_windows_lines_a_mark_and_gzip_make_no_difference(read_text: ReadText, tmp_path: Path) -> None:
+def test_windows_line_ends_a_byte_order_mark_and_gzip_make_no_difference(
+    read_text: ReadText, tmp_path: Path
+) -> None:
     plain = read_text(b"x:1||a||b\nx:1||a||c\n").manifest
     (tmp_path / "packed.txt.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfx:1||a||b\r\n\r\nx:1||a||c"))
 
@@ -237,7 +239,7 @@ names = st.text(
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(st.sampled_from(["x:1", "y:2"]), names, st.just("en")), max_size=8))
 @example(rows=english("x:1", "a|", "b", "|c", "d||e"))
-def test_what_was_written_is_read_again(draw: Draw, tmp_path: Path, rows: list[Row]) -> None:
+def test_a_written_file_can_be_read(draw: Draw, tmp_path: Path, rows: list[Row]) -> None:
     pairs = draw(rows + english("z:1", "always", "there"))
 
     left_out = write_reference(pairs, tmp_path / "pairs.txt", overwrite=True)

@@ -63,7 +63,7 @@ def test_a_concept_of_three_names_makes_three_pairs() -> None:
     assert drawn([[0, 0, 0]], limit=50) == [(0, 1), (0, 2), (1, 2)]
 
 
-def test_the_language_rules_part_the_pairs() -> None:
+def test_the_language_rules_split_the_pairs() -> None:
     english_and_spanish = [[0, 0, 1, 1]]
 
     assert drawn(english_and_spanish, rule=Languages.WITHIN, limit=50) == [(0, 1), (2, 3)]
@@ -101,9 +101,7 @@ def test_the_pairs_of_a_fixed_example_never_change() -> None:
 
 
 @given(vocabularies, rules, seeds)
-def test_all_pairs_are_drawn_where_they_fit_the_limit(
-    vocabulary: Concepts, rule: Languages, seed: int
-) -> None:
+def test_all_pairs_are_drawn_if_they_fit_the_limit(vocabulary: Concepts, rule: Languages, seed: int) -> None:
     pairs = drawn(vocabulary, rule=rule, limit=66, seed=seed)
 
     assert len(pairs) == len(set(pairs))
@@ -111,7 +109,7 @@ def test_all_pairs_are_drawn_where_they_fit_the_limit(
 
 
 @given(vocabularies, rules, seeds, st.integers(1, 70))
-def test_pairs_are_distinct_allowed_and_as_many_as_the_limit_lets(
+def test_pairs_are_distinct_allowed_and_up_to_the_limit(
     vocabulary: Concepts, rule: Languages, seed: int, limit: int
 ) -> None:
     pairs = drawn(vocabulary, rule=rule, limit=limit, seed=seed)
@@ -123,7 +121,7 @@ def test_pairs_are_distinct_allowed_and_as_many_as_the_limit_lets(
 
 
 @given(vocabularies, rules, seeds)
-def test_pairs_lie_in_the_order_of_their_concepts(vocabulary: Concepts, rule: Languages, seed: int) -> None:
+def test_pairs_are_in_the_order_of_their_concepts(vocabulary: Concepts, rule: Languages, seed: int) -> None:
     concepts = columns(vocabulary)[0]
 
     of_pairs = [int(concepts[left]) for left, _ in drawn(vocabulary, rule=rule, limit=5, seed=seed)]
@@ -132,7 +130,7 @@ def test_pairs_lie_in_the_order_of_their_concepts(vocabulary: Concepts, rule: La
 
 
 @given(vocabularies, rules, seeds, st.data())
-def test_pairs_do_not_depend_on_how_the_vocabulary_is_cut(
+def test_pairs_do_not_depend_on_the_parts_of_the_vocabulary(
     vocabulary: Concepts, rule: Languages, seed: int, data: st.DataObject
 ) -> None:
     cut = data.draw(st.integers(0, len(vocabulary)))
@@ -179,7 +177,7 @@ def test_every_pair_is_drawn_equally_often(rule: Languages, seed: int) -> None:
     assert counts.sum() == concepts * limit
 
 
-def test_no_pair_of_a_concept_goes_with_another_more_often_than_chance() -> None:
+def test_pairs_of_a_concept_are_drawn_independently() -> None:
     concepts = 20_000
     pairs = drawn([[0] * 5] * concepts, limit=2)
 
@@ -204,7 +202,7 @@ def test_pairs_reach_every_part_of_a_large_concept() -> None:
     assert pairs.max() > 29_900
 
 
-def test_a_concept_of_30_000_names_is_not_paired_out() -> None:
+def test_pairs_of_a_concept_with_30_000_names_are_not_listed() -> None:
     concepts, languages = columns([[0] * 30_000])
     tracemalloc.start()
 
@@ -224,5 +222,5 @@ def test_a_concept_of_30_000_names_is_not_paired_out() -> None:
     assert peak < 10 << 20
 
 
-def test_a_limit_that_nothing_reaches_costs_nothing() -> None:
+def test_a_limit_that_is_never_reached_costs_nothing() -> None:
     assert len(drawn([[0] * 30] * 3, limit=10**12)) == 3 * 435

@@ -48,7 +48,7 @@ def draw(tmp_path: Path, rows: list[Row], **weights: float) -> Pairs:
     return draw_pairs(vocabulary, tmp_path / "pairs", PairSettings(weights=weights))
 
 
-def test_a_pair_comes_as_often_as_the_larger_weight_of_its_names_says(tmp_path: Path) -> None:
+def test_a_pair_is_drawn_as_often_as_the_larger_weight_of_its_names(tmp_path: Path) -> None:
     assert times(draw(tmp_path, ROWS, LAY=3, HGNC=0)) == {
         # "vomiting" is also from LAY, though MeSH has it too.
         ("emesis", "vomiting"): 3,
@@ -57,7 +57,7 @@ def test_a_pair_comes_as_often_as_the_larger_weight_of_its_names_says(tmp_path: 
     }
 
 
-def test_a_fraction_is_the_chance_of_one_more(tmp_path: Path) -> None:
+def test_a_fractional_weight_is_a_probability(tmp_path: Path) -> None:
     rows = [(f"x:{concept}", f"{concept} {name}", "S") for concept in range(1000) for name in "ab"]
 
     drawn = times(draw(tmp_path, rows, S=1.25))
@@ -66,19 +66,19 @@ def test_a_fraction_is_the_chance_of_one_more(tmp_path: Path) -> None:
     assert 200 < sum(count == 2 for count in drawn.values()) < 300
 
 
-def test_a_source_that_no_name_has_is_refused_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_source_is_refused_with_a_list_of_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no name is from the source LYA, only from HGNC, LAY, MSH"):
         draw(tmp_path, ROWS, LYA=3)
     assert not (tmp_path / "pairs").exists()
 
 
 @pytest.mark.parametrize("weight", [-1, float("inf"), float("nan")])
-def test_a_weight_is_a_number_from_0(weight: float) -> None:
+def test_a_weight_must_be_at_least_0(weight: float) -> None:
     with pytest.raises(ConfigError, match="weight of LAY"):
         PairSettings(weights={"LAY": weight})
 
 
-def test_how_the_vocabulary_lies_on_disk_makes_no_difference(
+def test_pairs_do_not_depend_on_the_files_of_the_vocabulary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [
@@ -98,7 +98,7 @@ def test_how_the_vocabulary_lies_on_disk_makes_no_difference(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.dictionaries(st.sampled_from(["MSH", "LAY", "HGNC"]), st.integers(0, 4)))
-def test_whole_weights_repeat_what_is_drawn_without(
+def test_integer_weights_repeat_the_unweighted_pairs(
     tmp_path_factory: pytest.TempPathFactory, weights: dict[str, int]
 ) -> None:
     place = tmp_path_factory.mktemp("weights")

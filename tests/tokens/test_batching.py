@@ -16,18 +16,18 @@ lengths = st.lists(st.integers(min_value=0, max_value=40), max_size=60)
 sequences = st.lists(st.lists(st.integers(min_value=1, max_value=99), max_size=6), min_size=1, max_size=8)
 
 
-def test_names_of_like_length_share_a_batch() -> None:
+def test_names_of_similar_length_share_a_batch() -> None:
     batches = plan_batches([3, 9, 3, 10, 4], tokens=20, rows=2)
     assert [batch.tolist() for batch in batches] == [[3, 1], [4, 0], [2]]
 
 
-def test_a_name_longer_than_the_budget_goes_alone() -> None:
+def test_a_name_longer_than_the_budget_is_a_batch_of_its_own() -> None:
     assert [batch.tolist() for batch in plan_batches([2, 50, 2], tokens=10, rows=9)] == [[1], [0, 2]]
 
 
 @pytest.mark.parametrize(("tokens", "rows"), [(0, 1), (1, 0), (-5, 3)])
-def test_a_budget_without_room_is_refused(tokens: int, rows: int) -> None:
-    with pytest.raises(ValueError, match="room for one token and one row"):
+def test_a_budget_below_one_is_refused(tokens: int, rows: int) -> None:
+    with pytest.raises(ValueError, match="tokens and rows are at least 1"):
         plan_batches([1], tokens=tokens, rows=rows)
 
 
@@ -45,7 +45,7 @@ def test_every_name_is_in_one_batch_and_every_batch_is_in_budget(
 
 
 @given(lengths, st.integers(min_value=1, max_value=90), st.integers(min_value=1, max_value=12))
-def test_batches_are_as_full_as_they_can_be(sizes: list[int], tokens: int, rows: int) -> None:
+def test_batches_are_as_full_as_possible(sizes: list[int], tokens: int, rows: int) -> None:
     batches = plan_batches(sizes, tokens=tokens, rows=rows)
 
     for batch in batches[:-1]:
@@ -63,7 +63,7 @@ def test_sequences_are_padded_to_the_longest_chosen() -> None:
 
 
 @given(sequences, st.integers(min_value=0, max_value=3))
-def test_padding_gives_back_what_the_tokenizer_gave(ids: list[list[int]], extra: int) -> None:
+def test_padded_batches_contain_the_tokens_of_the_tokenizer(ids: list[list[int]], extra: int) -> None:
     flags = [[token % 2 for token in row] for row in ids]
     chosen = np.arange(len(ids))[::-1]
     width = max(map(len, ids)) + extra
@@ -100,7 +100,9 @@ def test_a_span_of_rows_is_those_rows(rows: list[list[int]], data: st.DataObject
 
 
 @given(st.lists(st.integers(0, 70), max_size=60), st.integers(1, 200))
-def test_equal_batches_hold_every_sequence_once_and_one_length_each(lengths: list[int], tokens: int) -> None:
+def test_equal_length_batches_have_every_sequence_once_and_one_length_each(
+    lengths: list[int], tokens: int
+) -> None:
     batches = plan_equal_length_batches(lengths, tokens=tokens)
 
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
@@ -109,9 +111,9 @@ def test_equal_batches_hold_every_sequence_once_and_one_length_each(lengths: lis
         assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= tokens
 
 
-def test_equal_batches_are_as_large_as_the_budget_allows() -> None:
+def test_equal_length_batches_are_as_large_as_the_budget_allows() -> None:
     assert [len(batch) for batch in plan_equal_length_batches([4] * 7, tokens=12)] == [3, 3, 1]
-    with pytest.raises(ValueError, match="room for one token"):
+    with pytest.raises(ValueError, match="tokens is at least 1"):
         plan_equal_length_batches([1], tokens=0)
 
 

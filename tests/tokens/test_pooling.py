@@ -44,7 +44,7 @@ def masks(lengths: list[int], width: int) -> tuple[list[list[int]], list[list[in
         (Pooling.NO_SPECIAL, (2 + 4) / 2),
     ],
 )
-def test_each_pooling_takes_its_tokens(pooling: Pooling, expected: float) -> None:
+def test_each_pooling_uses_its_tokens(pooling: Pooling, expected: float) -> None:
     hidden = torch.tensor([[[1.0], [2.0], [4.0], [8.0], [25.0]]])  # [CLS] heart attack [SEP] [PAD]
     attention, special = (torch.tensor(mask) for mask in masks([2], 5))
     assert pool(hidden, attention, special, pooling).tolist() == [[expected]]
@@ -66,7 +66,7 @@ def test_pooling_equals_the_slow_loop(pooling: Pooling, lengths: list[int], extr
 
 
 @pytest.mark.parametrize("pooling", [choice for choice in Pooling if choice is not Pooling.MEAN_ALL])
-def test_padding_does_not_matter_even_if_it_is_not_a_number(pooling: Pooling) -> None:
+def test_padding_does_not_matter_even_if_it_is_nan(pooling: Pooling) -> None:
     hidden = torch.randn((2, 6, 4), generator=torch.Generator().manual_seed(0))
     attention, special = (torch.tensor(mask) for mask in masks([0, 2], 6))
     spoiled = hidden.masked_fill(attention[:, :, None] == 0, float("nan"))

@@ -21,7 +21,7 @@ def tokenizer(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.text("ab [SEP]</s>é", max_size=20), max_size=5), st.integers(3, 8))
-def test_special_tokens_are_those_that_the_tokenizer_tells(
+def test_special_tokens_are_those_of_the_tokenizer(
     tokenizer: PreTrainedTokenizerBase, names: list[str], max_length: int
 ) -> None:
     set_truncation(tokenizer, max_length)

@@ -27,7 +27,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> TransformerEncoder:
     return opened
 
 
-def test_processes_split_names_as_one_does(encoder: TransformerEncoder) -> None:
+def test_worker_processes_tokenize_like_one_process(encoder: TransformerEncoder) -> None:
     backend = encoder.tokenizer.backend_tokenizer
     windows = [[f"{left} {right}" for right in WORDS[:9]] for left in ("heart", "fever \ud800", "é\n", "")]
     with TokenizerPool(backend, 2) as processes, ThreadPoolExecutor(4) as threads:
@@ -39,7 +39,7 @@ def test_processes_split_names_as_one_does(encoder: TransformerEncoder) -> None:
         assert tokens.offsets.tolist() == expected.offsets.tolist()
 
 
-def test_a_process_that_is_killed_is_told_of_in_one_line(encoder: TransformerEncoder) -> None:
+def test_a_killed_worker_is_reported_in_one_line(encoder: TransformerEncoder) -> None:
     with TokenizerPool(encoder.tokenizer.backend_tokenizer, 1) as processes:
         only = processes._free.get()
         os.kill(only._process.pid, signal.SIGKILL)

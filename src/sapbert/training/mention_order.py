@@ -1,6 +1,6 @@
-"""The order in which labelled mentions are learned from: all of them every epoch, each time shuffled anew.
+"""Batches of labelled mentions: every epoch uses all of them, in a new random order.
 
-It depends on the seed and the epoch alone, so a resumed run needs no state to go on with it.
+The order depends only on the seed and the epoch, so a resumed run needs no saved state.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from sapbert.training.settings import BiosynSettings, RerankerSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Epochs:
-    """So many mentions, in batches."""
+class MentionOrder:
+    """The batches of a run over `mentions` labelled mentions."""
 
     mentions: int
     settings: BiosynSettings | RerankerSettings
 
     @property
-    def steps(self) -> int:
-        """Steps of one epoch."""
+    def steps_per_epoch(self) -> int:
+        """Number of steps of one epoch."""
         return -(-self.mentions // self.settings.batch_size)
 
     @property
     def total(self) -> int:
-        """Steps of the whole run."""
-        return self.settings.epochs * self.steps
+        """Number of steps of the whole run."""
+        return self.settings.epochs * self.steps_per_epoch
 
-    def after(self, done: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield for each step from step `done` on its epoch and which mentions are its batch."""
+    def batches(self, done: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield the epoch and the mentions of each step after the first `done`."""
         size = self.settings.batch_size
         for number in range(done, self.total):
-            epoch, place = divmod(number, self.steps)
+            epoch, place = divmod(number, self.steps_per_epoch)
             order = np.random.default_rng([self.settings.seed, epoch]).permutation(self.mentions)
             yield epoch, order[place * size : (place + 1) * size]

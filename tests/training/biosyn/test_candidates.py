@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sapbert.errors import ArtifactError, SapbertError
 from sapbert.text import fold
 from sapbert.training.biosyn import candidates as module
-from sapbert.training.biosyn.candidates import Candidates, CandidateSearch, mixed
+from sapbert.training.biosyn.candidates import Candidates, CandidateSearch, mix_candidates
 from sapbert.training.biosyn.dataset import BiosynDataset
 from sapbert.training.biosyn.dataset_writer import write_biosyn_dataset
 from tests.index.conftest import NgramEncoder, Row, write
@@ -59,7 +59,7 @@ def texts_of(labelled: BiosynDataset) -> list[str]:
     return labelled.mentions.span(0, len(labelled))
 
 
-def test_a_mention_comes_once_for_each_meaning(label: Label) -> None:
+def test_a_mention_occurs_once_per_set_of_concepts(label: Label) -> None:
     labelled = label()
 
     assert texts_of(labelled) == ["heart atack", "colds", "colds", "chest pains", "infarctions"]
@@ -74,11 +74,11 @@ def test_a_mention_comes_once_for_each_meaning(label: Label) -> None:
     ]
 
 
-def test_an_alias_is_as_good_as_its_concept(label: Label) -> None:
+def test_an_alias_is_resolved_to_its_concept(label: Label) -> None:
     assert texts_of(label(ROWS, [("chest ache", "x:44")])) == ["chest ache"]
 
 
-def test_mentions_that_mean_nothing_here_are_refused_with_advice(label: Label, tmp_path: Path) -> None:
+def test_mentions_without_a_known_concept_are_refused_with_a_hint(label: Label, tmp_path: Path) -> None:
     with pytest.raises(SapbertError, match=r"train\.tsv: no mention has a concept of .*--prefix"):
         label(ROWS, [("pain", "x:99"), ("ache", "D12")])
     assert not (tmp_path / "labelled").exists()
@@ -91,7 +91,7 @@ def test_damage_is_found_on_opening(label: Label) -> None:
         BiosynDataset.open(labelled.path)
 
 
-def test_right_is_what_names_a_gold_concept(label: Label) -> None:
+def test_names_of_a_gold_concept_are_right(label: Label) -> None:
     labelled = label()
     rows = np.array([[*range(len(labelled.name_table)), -1]] * len(labelled))
     wanted = ["x:1", "x:3", "x:2", "x:4", "x:1 x:5"]
@@ -112,13 +112,13 @@ rows_lists = st.lists(st.integers(0, 30), min_size=6, max_size=6, unique=True)
 @given(
     st.lists(st.tuples(rows_lists, st.integers(0, 6), rows_lists), min_size=1, max_size=5), st.floats(0, 1)
 )
-def test_candidates_are_mixed_as_the_original_does(
+def test_candidates_are_mixed_as_in_the_original(
     mentions: list[tuple[list[int], int, list[int]]], share: float
 ) -> None:
     by_spelling = np.array([own[:found] + [-1] * (6 - found) for own, found, _ in mentions])
     by_vector = np.array([own for *_, own in mentions])
 
-    found = mixed(by_spelling, by_vector, share)
+    found = mix_candidates(by_spelling, by_vector, share)
 
     for own, (spelled, many, near) in zip(found.tolist(), mentions, strict=True):
         expected = spelled[:many][: 6 - int(6 * share)]
@@ -149,17 +149,17 @@ def _best(scores: NDArray[np.float32]) -> list[int]:
     return sorted(range(len(scores)), key=lambda row: (-round(float(scores[row]), 5), row))
 
 
-@pytest.mark.parametrize("exact", [module.EXACT, 1])
+@pytest.mark.parametrize("exact", [module.EXACT_SEARCH_LIMIT, 1])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_search_finds_what_a_look_at_every_name_finds(
+def test_the_search_equals_a_loop_over_all_names(
     label: Label, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, exact: int
 ) -> None:
-    monkeypatch.setattr(module, "EXACT", exact)
-    monkeypatch.setattr(module, "_MENTIONS", 2)
+    monkeypatch.setattr(module, "EXACT_SEARCH_LIMIT", exact)
+    monkeypatch.setattr(module, "_MENTIONS_PER_BLOCK", 2)
     monkeypatch.setattr(module, "_ROWS", 3)
     labelled, encoder = label(ROWS, [*MENTIONS, ("Chest pain", "x:4"), ("cold", "x:2")]), NgramEncoder(256)
 
-    found = CandidateSearch(labelled, tmp_path / "run", 4).seek(encoder, share)
+    found = CandidateSearch(labelled, tmp_path / "run", 4).search(encoder, share)
 
     assert found.rows.tolist() == oracle(labelled, encoder, 4, share)
     for text, rows, dense in zip(texts_of(labelled), found.rows, found.dense, strict=True):
@@ -168,18 +168,18 @@ def test_the_search_finds_what_a_look_at_every_name_finds(
     assert not (tmp_path / "run" / "vectors").exists()
 
 
-def test_a_mention_that_is_a_name_learns_from_the_other_names(label: Label, tmp_path: Path) -> None:
+def test_a_name_equal_to_the_mention_is_not_a_candidate(label: Label, tmp_path: Path) -> None:
     labelled = label(ROWS, [("myocardial infarction", "x:1")])
-    found = CandidateSearch(labelled, tmp_path / "run", 8).seek(NgramEncoder(), 0.5)
+    found = CandidateSearch(labelled, tmp_path / "run", 8).search(NgramEncoder(), 0.5)
 
     named = labelled.name_table.folded.take(found.rows[0][found.rows[0] >= 0])
     assert sorted(named) == sorted({fold(row[1]) for row in ROWS} - {"myocardial infarction"})
     assert labelled.name_table.folded.take(found.rows[0][found.right[0]]) == ["heart attack"]
 
 
-def test_where_names_are_few_candidates_are_fewer(label: Label, tmp_path: Path) -> None:
+def test_a_small_vocabulary_gives_fewer_candidates(label: Label, tmp_path: Path) -> None:
     labelled = label(ROWS[:2], MENTIONS[:1])
-    found = CandidateSearch(labelled, tmp_path / "run", 4).seek(NgramEncoder(), 0.5)
+    found = CandidateSearch(labelled, tmp_path / "run", 4).search(NgramEncoder(), 0.5)
 
     assert sorted(found.rows[0].tolist()) == [-1, -1, 0, 1]
     assert found.right[0].tolist() == (found.rows[0] >= 0).tolist()
@@ -187,19 +187,19 @@ def test_where_names_are_few_candidates_are_fewer(label: Label, tmp_path: Path) 
 
 def test_every_name_and_mention_is_encoded_once(label: Label, tmp_path: Path) -> None:
     labelled, encoder = label(), NgramEncoder()
-    CandidateSearch(labelled, tmp_path / "run", 4).seek(encoder, 0.5)
+    CandidateSearch(labelled, tmp_path / "run", 4).search(encoder, 0.5)
     names = labelled.name_table.folded.span(0, len(labelled.name_table))
     assert encoder.encoded == [*names, *texts_of(labelled)]
 
 
-def test_figures_say_how_good_candidates_are() -> None:
+def test_recall_and_accuracy_of_candidates() -> None:
     found = Candidates(
         rows=np.array([[0, 1], [2, 3], [4, -1]]),
         dense=np.array([[0.9, 0.8], [0.5, 0.4], [-0.5, 0.0]], np.float32),
         sparse=np.array([[0.0, 0.5], [0.0, 0.9], [0.1, 0.0]], np.float32),
         right=np.array([[True, False], [False, True], [False, False]]),
     )
-    assert found.found() == pytest.approx(2 / 3)
-    assert found.first(0.0) == pytest.approx(1 / 3)
-    assert found.first(0.15) == pytest.approx(2 / 3)
-    assert found.first(1.0) == pytest.approx(1 / 3)
+    assert found.recall() == pytest.approx(2 / 3)
+    assert found.accuracy(0.0) == pytest.approx(1 / 3)
+    assert found.accuracy(0.15) == pytest.approx(2 / 3)
+    assert found.accuracy(1.0) == pytest.approx(1 / 3)

@@ -64,7 +64,7 @@ def figures(model: Path) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "names_per_second"} for row in rows]
 
 
-def test_the_loss_is_what_right_candidates_lack_together() -> None:
+def test_the_loss_is_the_negative_log_probability_of_right_candidates() -> None:
     scores = torch.tensor([[math.log(5), math.log(3), math.log(2)]])
     right = torch.tensor([[True, False, True]])
     assert marginal_loss(scores, right).item() == pytest.approx(-math.log(0.7))
@@ -88,7 +88,7 @@ def test_the_loss_is_that_of_a_loop_over_candidates(mentions: list[list[tuple[fl
     assert marginal_loss(scores, right).item() == pytest.approx(sum(losses) / len(losses), abs=1e-6)
 
 
-def test_a_candidate_that_is_none_changes_nothing_and_gets_no_gradient() -> None:
+def test_a_missing_candidate_changes_nothing_and_gets_no_gradient() -> None:
     scores = torch.tensor([[1.0, 2.0, -torch.inf]], requires_grad=True)
     loss = marginal_loss(scores, torch.tensor([[True, False, False]]))
     loss.backward()
@@ -103,10 +103,10 @@ def optimizer(run: biosyn._Biosyn) -> torch.optim.Optimizer:
     return torch.optim.AdamW(run.module.parameters())
 
 
-def test_the_gradient_of_the_sparse_weight_is_that_of_a_small_change(
+def test_the_gradient_of_the_sparse_weight_equals_a_finite_difference(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
-    run = biosyn._Biosyn(labelled, str(tiny_base), settings(sparse_weight=0.7), CPU, tmp_path / "run", None)
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(sparse_weight=0.7), CPU, tmp_path / "run")
     run.module.eval()
     [step, *_] = run.steps(0, optimizer(run))
     step.backward(lambda loss: loss)
@@ -120,10 +120,10 @@ def test_the_gradient_of_the_sparse_weight_is_that_of_a_small_change(
     assert gradient == pytest.approx((losses[1] - losses[0]) / 0.002, rel=0.02)
 
 
-def test_the_sparse_weight_never_counts_less_than_nothing(
+def test_the_sparse_weight_is_never_negative(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
-    run = biosyn._Biosyn(labelled, str(tiny_base), settings(), CPU, tmp_path / "run", None)
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(), CPU, tmp_path / "run")
     run.module.sparse_weight.data.fill_(-0.5)
     assert run.sparse_weight == 0
     [step, *_] = run.steps(0, optimizer(run))
@@ -132,17 +132,17 @@ def test_the_sparse_weight_never_counts_less_than_nothing(
     assert run.module.sparse_weight.item() == 0
 
 
-def test_training_starts_from_the_weight_that_its_base_has_learned(
+def test_training_starts_from_the_sparse_weight_of_the_base(
     labelled: BiosynDataset, uninterrupted: Path, tmp_path: Path
 ) -> None:
-    run = biosyn._Biosyn(labelled, str(uninterrupted), settings(), CPU, tmp_path / "run", None)
+    run = biosyn._Biosyn(labelled, str(uninterrupted), settings(), CPU, tmp_path / "run")
     assert run.sparse_weight == stored_sparse_weight(uninterrupted)
 
 
-def test_a_batch_without_a_right_candidate_teaches_nothing(
+def test_a_batch_without_a_right_candidate_has_no_gradient(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
-    run = biosyn._Biosyn(labelled, str(tiny_base), settings(), CPU, tmp_path / "run", None)
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(), CPU, tmp_path / "run")
     run.measure(0)
     assert run._candidates is not None
     run._candidates.right[:] = False
@@ -163,7 +163,7 @@ def test_training_puts_right_names_first(labelled: BiosynDataset, tiny_base: Pat
     assert told[-1]["first"] > told[0]["first"] + 0.2
 
 
-def test_the_model_carries_the_weight_it_learned(uninterrupted: Path) -> None:
+def test_the_model_folder_has_the_learned_sparse_weight(uninterrupted: Path) -> None:
     encoder = TransformerEncoder.open(uninterrupted, device="cpu")
     manifest = json.loads((uninterrupted / "manifest.json").read_text())
     [*_, last] = read_metrics(uninterrupted / "metrics.jsonl")
@@ -176,17 +176,17 @@ def test_the_model_carries_the_weight_it_learned(uninterrupted: Path) -> None:
     assert "14 mentions and 24 names of 12 concepts" in card
 
 
-def test_a_weight_that_is_none_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
+def test_an_invalid_sparse_weight_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
     (tmp_path / "sapbert.json").write_text('{"sparse_weight": -1}')
     with pytest.raises(ArtifactError, match="sparse_weight is -1"):
         stored_sparse_weight(tmp_path)
 
 
-def test_names_that_stay_are_the_base_s_and_get_no_gradient(
+def test_frozen_names_have_the_vectors_of_the_base_and_no_gradient(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
     """Against a loop over mentions, after the encoder has moved."""
-    run = biosyn._Biosyn(labelled, str(tiny_base), settings(names="frozen"), CPU, tmp_path / "run", None)
+    run = biosyn._Biosyn(labelled, str(tiny_base), settings(names="frozen"), CPU, tmp_path / "run")
     run.module.eval()
     [step, *_] = run.steps(0, optimizer(run))
     with torch.no_grad():
@@ -214,7 +214,7 @@ def test_names_that_stay_are_the_base_s_and_get_no_gradient(
 @pytest.mark.parametrize(
     ("stop_at", "names"), [(2, "trained"), (4, "trained"), (6, "trained"), (4, "frozen")]
 )
-def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
+def test_a_resumed_run_gives_the_same_model_bit_for_bit(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path, uninterrupted: Path, stop_at: int, names: str
 ) -> None:
     def stop(done: int, _total: int, _figures: Mapping[str, float]) -> None:
@@ -237,24 +237,22 @@ def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
     assert figures(model) == figures(whole)
 
 
-def test_a_run_that_goes_on_encodes_names_that_stay_before_its_first_step(
+def test_a_resumed_run_encodes_frozen_names_before_its_first_step(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a step they would be drawn into its clock and, were anything drawn by chance, into its dropout."""
-    staying = settings(names="frozen")
-    first, again = (
-        biosyn._Biosyn(labelled, str(tiny_base), staying, CPU, tmp_path / name, None) for name in "ab"
-    )
+    """Otherwise encoding would count as time of the step, and could change its random numbers."""
+    frozen = settings(names="frozen")
+    first, again = (biosyn._Biosyn(labelled, str(tiny_base), frozen, CPU, tmp_path / name) for name in "ab")
     first.measure(0)
     again.restore(first.state())
     encoded: list[Path] = []
-    indexed = CandidateSearch._indexed
+    indexed = CandidateSearch._index
 
     def watched(self: CandidateSearch, encoder: Encoder) -> object:
         encoded.append(self._folder)
         return indexed(self, encoder)
 
-    monkeypatch.setattr(CandidateSearch, "_indexed", watched)
+    monkeypatch.setattr(CandidateSearch, "_index", watched)
     step = next(again.steps(1, optimizer(again)))
     assert encoded == [tmp_path / "b"]
     step.backward(lambda loss: loss)
@@ -265,13 +263,13 @@ def test_the_dense_share_grows_evenly(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shares: list[float] = []
-    seek = CandidateSearch.seek
+    search = CandidateSearch.search
 
     def watch(self: CandidateSearch, encoder: Encoder, dense_share: float) -> Candidates:
         shares.append(dense_share)
-        return seek(self, encoder, dense_share)
+        return search(self, encoder, dense_share)
 
-    monkeypatch.setattr(CandidateSearch, "seek", watch)
+    monkeypatch.setattr(CandidateSearch, "search", watch)
     grows = settings(epochs=3, dense_share=0.2, last_dense_share=1.0)
     train_biosyn(labelled, str(tiny_base), tmp_path / "model", grows, device=CPU)
 
@@ -290,7 +288,7 @@ def test_the_dense_share_grows_evenly(
         ({"epochs": 1.5}, "epochs is a whole number"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(changes: dict[str, object], told: str) -> None:
+def test_invalid_settings_are_refused(changes: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         settings(**changes)
 

@@ -42,7 +42,7 @@ def test_the_loss_is_that_of_a_loop_over_mentions_and_candidates(tiny_base: Path
     run.module.eval()
     torch.manual_seed(0)
     run.module.direction.data.normal_()
-    batch = run._taught[:7]
+    batch = run._training[:7]
     losses = []
     for own in batch:
         powers = []
@@ -60,9 +60,9 @@ def test_the_loss_is_that_of_a_loop_over_mentions_and_candidates(tiny_base: Path
     assert report.negatives.item() == sum(len(own.is_right) - 1 for own in batch)
 
 
-def test_what_has_learned_nothing_leaves_the_order_of_the_search(tiny_base: Path) -> None:
+def test_an_untrained_reranker_keeps_the_order_of_the_search(tiny_base: Path) -> None:
     run = run_of(tiny_base)
-    examples = [own.request for own in run.labelled.examples]
+    examples = [own.request for own in run.dataset.examples]
     for request, scores in zip(examples, CrossEncoder(run.encoder, run.head).rerank(examples), strict=True):
         np.testing.assert_allclose(scores, 20 * np.array(request.scores), rtol=1e-5)
 
@@ -78,7 +78,7 @@ def test_training_puts_right_candidates_first(tiny_base: Path, tmp_path: Path) -
     assert losses[-1] < losses[0] / 3
 
 
-def test_the_folder_is_a_reranker_that_says_what_it_is(uninterrupted: Path) -> None:
+def test_the_folder_is_a_reranker_with_a_manifest_and_a_card(uninterrupted: Path) -> None:
     manifest, head = load_manifest(uninterrupted, kind="reranker"), read_head(uninterrupted)
     card = (uninterrupted / "README.md").read_text()
 
@@ -94,7 +94,7 @@ def test_the_folder_is_a_reranker_that_says_what_it_is(uninterrupted: Path) -> N
 
 
 @pytest.mark.parametrize("stop_at", [2, 4, 7])
-def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
+def test_a_resumed_run_gives_the_same_model_bit_for_bit(
     tiny_base: Path, tmp_path: Path, uninterrupted: Path, stop_at: int
 ) -> None:
     def stop(done: int, _total: int, _figures: Mapping[str, float]) -> None:
@@ -114,7 +114,7 @@ def test_a_run_stopped_anywhere_goes_on_bit_for_bit(
     assert load_manifest(model).fingerprint == load_manifest(uninterrupted).fingerprint
 
 
-def test_a_run_killed_where_there_is_neither_polars_nor_faiss_goes_on(
+def test_a_killed_run_is_resumed_without_polars_and_faiss(
     tiny_base: Path, tmp_path: Path, uninterrupted: Path
 ) -> None:
     code = (
@@ -160,7 +160,7 @@ def test_a_run_is_not_resumed_with_other_examples(tiny_base: Path, tmp_path: Pat
         train_reranker(changed, str(tiny_base), tmp_path / "model", settings(), device=CPU, resume=True)
 
 
-def test_mentions_without_a_right_candidate_teach_nothing(tiny_base: Path, tmp_path: Path) -> None:
+def test_mentions_without_a_right_candidate_are_not_trained_on(tiny_base: Path, tmp_path: Path) -> None:
     whole = labelled()
     wrong = [replace(own, is_right=(False,) * len(own.is_right)) for own in whole.examples]
     with pytest.raises(SapbertError, match="no mention to learn from has a right candidate"):
@@ -173,7 +173,7 @@ def test_mentions_without_a_right_candidate_teach_nothing(tiny_base: Path, tmp_p
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_reads_the_separator_as_one(family: str, tmp_path: Path) -> None:
+def test_every_tokenizer_reads_the_separator_as_one_token(family: str, tmp_path: Path) -> None:
     base = FAMILIES[family](tmp_path / family)
     encoder = TransformerEncoder.open(base, device="cpu")
     assert reranker._separator(encoder, str(base)) == encoder.tokenizer.sep_token
@@ -182,7 +182,7 @@ def test_every_family_reads_the_separator_as_one(family: str, tmp_path: Path) ->
 def test_a_tokenizer_without_a_separator_is_refused(tiny_base: Path) -> None:
     encoder = TransformerEncoder.open(tiny_base, device="cpu")
     encoder.tokenizer.sep_token = None
-    with pytest.raises(ArtifactError, match="reads no separator"):
+    with pytest.raises(ArtifactError, match="has no separator token"):
         reranker._separator(encoder, "base")
 
 
@@ -194,7 +194,9 @@ def test_a_tokenizer_without_a_separator_is_refused(tiny_base: Path) -> None:
     st.integers(0, 20),
     st.integers(0, 5),
 )
-def test_no_mention_is_on_both_sides(rows: list[tuple[str, str]], held_out: int, seed: int) -> None:
+def test_no_mention_is_in_training_and_held_out(
+    rows: list[tuple[str, str]], held_out: int, seed: int
+) -> None:
     examples = [RerankExample(RerankRequest(text, ("n",), (1.0,), around), (True,)) for text, around in rows]
     whole = RerankerDataset(examples=examples, context=True, inputs={})
     learned, measured = whole.split(held_out, seed)
@@ -230,6 +232,6 @@ def test_the_fingerprint_depends_on_every_field_of_an_example() -> None:
         ({"epochs": 0.5}, "epochs is a whole number"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(changes: dict[str, object], told: str) -> None:
+def test_invalid_settings_are_refused(changes: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         settings(**changes)

@@ -1,14 +1,14 @@
-"""Labelled mentions beside all names of their vocabulary: what BioSyn learns from. numpy only, mapped.
+"""The training data of BioSyn: labelled mentions and all names of a vocabulary, as memory-mapped arrays.
 
-A mention is here once for each set of concepts that it was labelled with, however often a corpus repeats it,
-as in BioSyn. `labelled_writer` writes all this, and needs polars; training from it does not.
+As in BioSyn, a mention occurs once per set of concepts that it is labelled with, however often a corpus
+repeats it. `dataset_writer` writes the files and needs polars; training does not.
 
-| file | type | what |
+| file | type | content |
 |---|---|---|
 | `entries/` | | names and concepts (`index.name_table`) |
 | `mentions` | texts | folded mentions |
-| `gold_offsets.npy` | int64 (mentions + 1) | where the concepts of each mention begin |
-| `gold_concepts.npy` | int64 | numbers of concepts, any of which is right |
+| `gold_offsets.npy` | int64 (mentions + 1) | start of the concepts of each mention |
+| `gold_concepts.npy` | int64 | numbers of gold concepts, any of which is right |
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BiosynDataset:
 
     @classmethod
     def open(cls, path: Path) -> BiosynDataset:
-        """Open what `write_biosyn_dataset` wrote, checking that it is whole."""
+        """Open the files that `write_biosyn_dataset` wrote, and compare their checksums."""
         return cls(
             path,
             load_manifest(path, kind=KIND),
@@ -55,7 +55,7 @@ class BiosynDataset:
         return len(self.mentions)
 
     def right(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say of each candidate whether it names what its mention means; a row of -1 does not.
+        """Return whether each candidate is a name of a gold concept of its mention; False for a row of -1.
 
         # rows and result: (mentions, k)
         """

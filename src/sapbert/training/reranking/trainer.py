@@ -1,9 +1,9 @@
-"""Train a cross-encoder to tell the right candidates of a mention from those that a search confused with it.
+"""Train a cross-encoder to rank the right candidates of a mention above the others that a search found.
 
-The loss is BioSyn's: how unlikely a softmax over the candidates of a mention makes the right ones together.
-Candidates are those of a linker and stay the same: unlike BioSyn's, what is trained here does not find them.
-Training starts from the order of the search (`encoder.cross_encoder`: direction zero, its score weighed), so
-a reranker has to earn every change. Mentions without a right candidate teach nothing, but are measured.
+The loss is BioSyn's (`training.biosyn.trainer.marginal_loss`). Candidates are those of a linker and do not
+change: unlike in BioSyn, the trained model does not search them. Training starts from the order of the search
+(`encoder.cross_encoder`: direction zero, a positive weight of the search score). Mentions without a right
+candidate are not trained on, but are measured.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from sapbert.gpu.transfer import to_device
 from sapbert.training.base_encoder import DTYPES, open_base_encoder
 from sapbert.training.biosyn.trainer import marginal_loss
 from sapbert.training.loop import OnStep, ignore_step, run_training
-from sapbert.training.mention_order import Epochs
+from sapbert.training.mention_order import MentionOrder
 from sapbert.training.model_card import input_list, reranker_card
 from sapbert.training.objective import LEARNING_RATE_FACTOR, Scale, StepReport, TrainingStep
 from sapbert.training.reranking.dataset import RerankerDataset, RerankExample
 from sapbert.training.settings import RerankerSettings
 
 _SCORE_WEIGHT = 20.0
-"""What the score of the search counts at the start: cosines alone would leave a softmax almost flat."""
+"""Initial weight of the search score: unscaled cosines would leave a softmax almost flat."""
 _HEAD_RATE = 0.01
-"""Learning rate of direction and weight, which begin at nothing and have far to go."""
+"""Learning rate of direction and score weight, which are not pretrained."""
 
 
 def train_reranker(
-    examples: RerankerDataset,
+    dataset: RerankerDataset,
     base: str,
     target: Path,
     settings: RerankerSettings,
@@ -54,10 +54,10 @@ def train_reranker(
 ) -> None:
     """Train the encoder `base` to rerank, and write the folder of the reranker to `target`.
 
-    With `resume`, go on from the newest whole checkpoint of the run that was to write `target`.
+    With `resume`, continue from the newest valid checkpoint of an interrupted run for `target`.
     """
     run_training(
-        lambda: _Reranking(examples, base, settings, device),
+        lambda: _Reranking(dataset, base, settings, device),
         target,
         settings,
         device=device,
@@ -67,8 +67,8 @@ def train_reranker(
     )
 
 
-class _Learned(nn.Module):
-    """All that is trained."""
+class _TrainedModule(nn.Module):
+    """All trained parameters."""
 
     def __init__(self, encoder: nn.Module, dimension: int, device: torch.device) -> None:
         super().__init__()
@@ -78,60 +78,60 @@ class _Learned(nn.Module):
 
 
 class _Reranking:
-    """Right candidates come first; fits `objective.Objective`."""
+    """Ranks right candidates first; implements `objective.Objective`."""
 
     def __init__(
-        self, labelled: RerankerDataset, base: str, settings: RerankerSettings, device: torch.device
+        self, dataset: RerankerDataset, base: str, settings: RerankerSettings, device: torch.device
     ) -> None:
-        self.labelled, self.settings, self._device = labelled, settings, device
-        learned, self.held_out = labelled.split(settings.held_out, settings.seed)
-        self._taught = [own for own in learned if any(own.is_right)]
-        if not self._taught:
-            raise SapbertError("no mention to learn from has a right candidate; is it the right index?")
+        self.dataset, self.settings, self._device = dataset, settings, device
+        training, self.held_out = dataset.split(settings.held_out, settings.seed)
+        self._training = [example for example in training if any(example.is_right)]
+        if not self._training:
+            raise SapbertError("no training mention has a right candidate; is this the right index?")
         self.encoder = open_base_encoder(base, settings, device)
         self.origin = {"base": base, "base_fingerprint": self.encoder.fingerprint}
         self._separator = _separator(self.encoder, base)
         self._encode = self.encoder.training_forward(DTYPES[settings.precision])
-        self.module = _Learned(self.encoder.model, self.encoder.dimension, device)
-        self._epochs = Epochs(len(self._taught), settings)
+        self.module = _TrainedModule(self.encoder.model, self.encoder.dimension, device)
+        self._order = MentionOrder(len(self._training), settings)
 
     @property
     def total(self) -> int:
-        """Steps of the whole run."""
-        return self._epochs.total
+        """Number of steps of the whole run."""
+        return self._order.total
 
     @property
     def names_per_step(self) -> int:
-        """The candidates of each mention, at most."""
+        """Maximum number of candidates per step."""
         return self.settings.batch_size * self.settings.candidates
 
     @property
     def evaluate_every(self) -> int:
-        """An epoch."""
-        return self._epochs.steps
+        """Number of steps of an epoch."""
+        return self._order.steps_per_epoch
 
     @property
     def described(self) -> Mapping[str, Any]:
         """The examples, the base and the settings."""
-        return {"choices": self.labelled.fingerprint, **self.origin, **asdict(self.settings)}
+        return {"choices": self.dataset.fingerprint, **self.origin, **asdict(self.settings)}
 
     @property
     def counts(self) -> dict[str, int]:
-        """Of mentions, by what was done with them."""
-        return {"mentions": len(self._taught), "held-out mentions": len(self.held_out)}
+        """Number of training and of held-out mentions."""
+        return {"mentions": len(self._training), "held-out mentions": len(self.held_out)}
 
     @property
     def head(self) -> Head:
-        """What makes a reranker of the encoder, as it is now."""
+        """The current head of the reranker."""
         return Head(
             direction=tuple(self.module.direction.tolist()),
             score_weight=self.module.score_weight.item(),
             separator=self._separator,
-            context=self.labelled.context,
+            context=self.dataset.context,
         )
 
     def groups(self) -> list[dict[str, Any]]:
-        """The encoder; and the head, which nothing pulls to zero."""
+        """The encoder, and the head without weight decay."""
         rate = _HEAD_RATE / self.settings.learning_rate
         head = [self.module.direction, self.module.score_weight]
         return [
@@ -141,39 +141,40 @@ class _Reranking:
 
     def steps(self, done: int, _optimizer: torch.optim.Optimizer) -> Iterator[TrainingStep]:
         """Yield the remaining steps."""
-        for _, batch in self._epochs.after(done):
-            yield TrainingStep(partial(self._step, [self._taught[row] for row in batch.tolist()]))
+        for _, batch in self._order.batches(done):
+            yield TrainingStep(partial(self._step, [self._training[row] for row in batch.tolist()]))
 
     def measure(self, done: int) -> Mapping[str, float]:
-        """Say of the held-out mentions how many have a right candidate, and how many have it first."""
+        """Return the shares of held-out mentions with a right candidate, and with a right one first."""
         del done
         if not self.held_out:
             return {}
-        scores = CrossEncoder(self.encoder, self.head).rerank([own.request for own in self.held_out])
-        found = [any(own.is_right) for own in self.held_out]
-        best = [
-            there and own.is_right[given.argmax()]
-            for own, there, given in zip(self.held_out, found, scores, strict=True)
+        reranker = CrossEncoder(self.encoder, self.head)
+        scores = reranker.rerank([example.request for example in self.held_out])
+        found = [any(example.is_right) for example in self.held_out]
+        first = [
+            found_one and example.is_right[example_scores.argmax()]
+            for example, found_one, example_scores in zip(self.held_out, found, scores, strict=True)
         ]
-        return {"held_out_found": float(np.mean(found)), "held_out_first": float(np.mean(best))}
+        return {"held_out_found": float(np.mean(found)), "held_out_first": float(np.mean(first))}
 
     def finish(self) -> Mapping[str, float]:
-        """Leave all as it is."""
+        """Change nothing."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """Nothing beside the parameters."""
+        """Nothing besides the parameters."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up nothing."""
+        """Restore nothing."""
 
     def write(self, draft: Draft, metrics: Sequence[Mapping[str, Any]]) -> None:
-        """Write the encoder, and the head that makes a reranker of it."""
+        """Write the encoder and the head of the reranker."""
         base, head = self.origin["base"], self.head
         data = (
-            f"{len(self._taught):,} mentions with their candidates, fingerprint "
-            f"`{self.labelled.fingerprint}`, from:\n\n{input_list(self.labelled.inputs)}"
+            f"{len(self._training):,} mentions with their candidates, fingerprint "
+            f"`{self.dataset.fingerprint}`, from:\n\n{input_list(self.dataset.inputs)}"
         )
         save_model(
             draft.path / ENCODER,
@@ -181,7 +182,7 @@ class _Reranking:
             self.encoder.tokenizer,
             pooling=self.encoder.pooling,
             max_length=self.encoder.max_length,
-            card="The encoder of a reranker, of no use alone: its vectors are of pairs of texts.\n",
+            card="The encoder of a reranker, for pairs of texts; do not use it to encode names.\n",
         )
         write_head(draft.path, head)
         card = reranker_card(base, data, asdict(self.settings), metrics)
@@ -189,9 +190,9 @@ class _Reranking:
         draft.seal(
             KIND,
             fingerprint=fingerprint_of({"reranker": CrossEncoder(self.encoder, head).fingerprint}),
-            settings={**self.described, "context": self.labelled.context},
+            settings={**self.described, "context": self.dataset.context},
             inputs={
-                **self.labelled.inputs,
+                **self.dataset.inputs,
                 "base": {"name": base, "fingerprint": self.origin["base_fingerprint"]},
             },
             counts={"steps": self.total, **self.counts},
@@ -199,36 +200,37 @@ class _Reranking:
         )
 
     def _step(self, batch: Sequence[RerankExample], scale: Scale) -> StepReport:
-        """Add the gradient of some mentions to the parameters."""
-        right = _padded([own.is_right for own in batch])
-        there = _padded([[True] * len(own.is_right) for own in batch])
-        mask = to_device(there, self._device)  # (mentions, k)
-        scores = torch.full(there.shape, -torch.inf, device=self._device)
+        """Compute the loss of a batch of mentions and add its gradient to the parameters."""
+        right = _padded([example.is_right for example in batch])
+        exists = _padded([[True] * len(example.is_right) for example in batch])
+        mask = to_device(exists, self._device)  # (mentions, k)
+        scores = torch.full(exists.shape, -torch.inf, device=self._device)
         loss = marginal_loss(scores.masked_scatter(mask, self._scores(batch)), to_device(right, self._device))
         scale(loss).backward()
-        counts = torch.tensor([right.sum(), there.sum() - right.sum()])
+        counts = torch.tensor([right.sum(), exists.sum() - right.sum()])
         return StepReport(loss.detach(), *counts.to(self._device))
 
     def _scores(self, batch: Sequence[RerankExample]) -> Tensor:
-        """Score every candidate of some mentions, one after the other.  # (candidates,)"""
+        """Score all candidates of a batch of mentions, concatenated.  # (candidates,)"""
         head = self.head
-        texts = [text for own in batch for text in head.texts(own.request)]
-        searched = np.array([score for own in batch for score in own.request.scores], np.float32)
+        texts = [text for example in batch for text in head.texts(example.request)]
+        search_scores = np.array([score for example in batch for score in example.request.scores], np.float32)
         tokens = tokenize(self.encoder.tokenizer, texts, max_length=self.encoder.max_length)
         vectors = self._encode(tokens)  # (candidates, dim)
-        return vectors @ self.module.direction + self.module.score_weight * to_device(searched, self._device)
+        weighted = self.module.score_weight * to_device(search_scores, self._device)
+        return vectors @ self.module.direction + weighted
 
 
 def _padded(rows: Sequence[Sequence[bool]]) -> NDArray[np.bool_]:
-    """Lay rows under each other, filled up with False.  # (rows, longest)"""
+    """Stack rows, padded with False.  # (rows, longest)"""
     padded = np.zeros((len(rows), max(map(len, rows))), np.bool_)
-    for own, row in zip(padded, rows, strict=True):
-        own[: len(row)] = row
+    for target, row in zip(padded, rows, strict=True):
+        target[: len(row)] = row
     return padded
 
 
 def _separator(encoder: TransformerEncoder, base: str) -> str:
-    """Return what stands between two texts, as this tokenizer spells it."""
+    """Return the separator token between two texts, as the tokenizer spells it."""
     tokenizer = encoder.tokenizer
     separator: str | None = tokenizer.sep_token
     if (
@@ -236,5 +238,5 @@ def _separator(encoder: TransformerEncoder, base: str) -> str:
         or tokenizer.sep_token_id
         not in tokenize(tokenizer, [f"a {separator} b"], max_length=encoder.max_length).ids[1:-1]
     ):
-        raise ArtifactError(f"{base}: its tokenizer reads no separator between two texts; take another base")
+        raise ArtifactError(f"{base}: the tokenizer has no separator token; use another base")
     return separator
