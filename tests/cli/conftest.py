@@ -1,4 +1,4 @@
-"""Runs the command line and says how it ended."""
+"""Runs the command line and returns its exit code and output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SNOMED = GOLDEN / "snomed" / "SnomedCT_InventedRF2_PRODUCTION_20260101T120000Z"
 
 
 class Done(NamedTuple):
-    """How a command ended."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -58,7 +58,7 @@ def pairs(sapbert: Sapbert, vocabulary: Path, tmp_path: Path) -> Path:
 
 
 def refused(done: Done) -> str:
-    """The one line that tells of an error, whose every other sign must be absent."""
+    """Return the one-line message of a command that must have failed with nothing but this message."""
     assert done.code == 1
     assert done.out == ""
     assert done.err.startswith("sapbert: ")

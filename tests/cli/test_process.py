@@ -15,7 +15,7 @@ from tests.cli.conftest import META, Done, Sapbert, left_in, one_json, refused
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
-    """Start `sapbert` listening to interrupts, which a process started in the background would ignore."""
+    """Start `sapbert` with the default interrupt handler; a background process would ignore interrupts."""
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from sapbert.cli.main import main; main()"
@@ -39,17 +39,20 @@ def test_the_package_runs_as_a_module() -> None:
     assert (done.stdout, done.stderr) == (f"sapbert {__version__}\n", "")
 
 
-def test_an_error_of_ours_exits_1_without_a_traceback(tmp_path: Path) -> None:
+def test_an_expected_error_exits_1_without_a_traceback(tmp_path: Path) -> None:
     assert "no such file" in refused(finish(start("show", tmp_path / "nowhere")))
 
 
-@pytest.mark.parametrize("verb", ["pairs", "read", "read umls", "plot"])
-def test_help_loads_nothing_heavy_and_no_other_verb(verb: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["pairs", "read", "read umls", "plot", "plot tsne", "link", "index", "serve", "train"]
+)
+def test_help_loads_no_heavy_module_and_no_other_command(command: str) -> None:
     script = (
-        f"import sys; from sapbert.cli.main import main; sys.argv = ['sapbert', *{verb.split()}, '--help']\n"
+        "import sys; from sapbert.cli.main import main\n"
+        f"sys.argv = ['sapbert', *{command.split()}, '--help']\n"
         "try: main()\n"
         "except SystemExit: sys.exit(' '.join("
-        "{'polars', 'numpy', 'torch', 'rich', 'sapbert.cli.training.train'} & set(sys.modules)))"
+        "{'polars', 'numpy', 'torch', 'rich', 'sapbert.cli.vocab.fetch'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
@@ -58,7 +61,7 @@ def test_help_loads_nothing_heavy_and_no_other_verb(verb: str) -> None:
     assert "completion" not in done.stdout
 
 
-def test_a_verb_that_is_misspelt_is_guessed() -> None:
+def test_a_misspelt_command_gets_a_suggestion() -> None:
     done = finish(start("trian"))
     assert done.code == 2
     assert "Did you mean 'train'?" in done.err
@@ -85,13 +88,13 @@ def test_a_pipe_can_be_read(sapbert: Sapbert, fifo: Path, tmp_path: Path) -> Non
     assert load_manifest(tmp_path / "out" / "piped").fingerprint == expected["fingerprint"]
 
 
-def test_an_interrupt_exits_130_with_a_word_and_leaves_nothing(fifo: Path, tmp_path: Path) -> None:
+def test_an_interrupt_exits_130_with_a_message_and_leaves_nothing(fifo: Path, tmp_path: Path) -> None:
     process = start("read", "umls", fifo, "-o", tmp_path / "out" / "vocabulary")
-    # Opening waits for the reader. polars lets an interrupted read go on, so the end of the file must follow.
+    # Opening waits for the reader. polars continues an interrupted read, so the end of the file must follow.
     with open(fifo, "wb"):
         process.send_signal(signal.SIGINT)
 
     done = finish(process)
 
-    assert done == Done(130, "", "interrupted; nothing half-written was left behind\n")
+    assert done == Done(130, "", "interrupted; no partial output was left behind\n")
     assert left_in(tmp_path / "out") == set()

@@ -27,11 +27,11 @@ KINDS: list[tuple[str, Path, list[str]]] = [
 ]
 
 
-# Every verb and kind
+# Every command and kind
 
 
 @pytest.mark.parametrize(("kind", "path", "options"), KINDS)
-def test_every_kind_is_read_shown_and_paired(
+def test_every_kind_of_vocabulary_is_read_shown_and_paired(
     sapbert: Sapbert, tmp_path: Path, kind: str, path: Path, options: list[str]
 ) -> None:
     read = sapbert("read", kind, path, *options, "-o", tmp_path / "out" / "vocabulary")
@@ -98,19 +98,21 @@ def test_vocabularies_are_merged_and_found_by_all_their_identifiers(
     )
 
     assert (merged.code, merged.out) == (0, "")
-    assert "joined concepts of 2 members: 1" in merged.err
+    assert "joined concepts with 2 members: 1" in merged.err
     [concept] = one_json(sapbert("show", tmp_path / "merged", "RXCUI:9002", "--json"))
     assert concept["id"] == "umls:C9000002"
     assert {"Bravolinum", "ANTIBRAVOL"} < {name["text"] for name in concept["names"]}
 
 
-def test_merging_that_joins_nothing_says_so(sapbert: Sapbert, vocabulary: Path, tmp_path: Path) -> None:
+def test_merging_without_cross_references_reports_that_nothing_was_joined(
+    sapbert: Sapbert, vocabulary: Path, tmp_path: Path
+) -> None:
     merged = sapbert("merge", vocabulary, "-o", tmp_path / "merged")
     assert merged.code == 0
-    assert "nothing was joined" in merged.err
+    assert "no concepts were joined" in merged.err
 
 
-def test_pairs_go_to_text_and_back(sapbert: Sapbert, pairs: Path, tmp_path: Path) -> None:
+def test_pairs_convert_to_text_and_back(sapbert: Sapbert, pairs: Path, tmp_path: Path) -> None:
     written = sapbert("pairs", pairs, "-o", tmp_path / "pairs.txt")
     again = sapbert("pairs", tmp_path / "pairs.txt", "-o", tmp_path / "again")
 
@@ -125,7 +127,7 @@ def test_pairs_go_to_text_and_back(sapbert: Sapbert, pairs: Path, tmp_path: Path
     )
 
 
-def test_pairs_that_do_not_fit_the_text_are_told(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_pairs_that_the_text_format_cannot_hold_are_reported(sapbert: Sapbert, tmp_path: Path) -> None:
     (tmp_path / "names.tsv").write_text("id\tname\nx:1\ta||b\nx:1\tc\nx:1\td\n")
     sapbert("read", "table", tmp_path / "names.tsv", "-o", tmp_path / "vocabulary")
     sapbert("pairs", tmp_path / "vocabulary", "-o", tmp_path / "pairs")
@@ -133,7 +135,7 @@ def test_pairs_that_do_not_fit_the_text_are_told(sapbert: Sapbert, tmp_path: Pat
     written = sapbert("pairs", tmp_path / "pairs", "-o", tmp_path / "pairs.txt")
 
     assert written.code == 0
-    assert "2 pairs left out: a name with || in it does not fit" in written.err
+    assert "2 pairs omitted: a name contains ||" in written.err
 
 
 def test_bare_identifiers_in_a_text_need_a_prefix(sapbert: Sapbert, tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ def test_mentions_are_paired(sapbert: Sapbert, vocabulary: Path, tmp_path: Path)
     assert one_json(done)["counts"]["mentions without a known concept"] == 1
 
 
-def test_limit_seed_language_rule_and_weights_reach_the_drawing(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_limit_seed_languages_and_weights_reach_the_settings(sapbert: Sapbert, tmp_path: Path) -> None:
     sapbert("read", "umls", META, "--language", "all", "-o", tmp_path / "v")
 
     def draw(*options: object) -> Any:
@@ -179,7 +181,7 @@ def test_limit_seed_language_rule_and_weights_reach_the_drawing(sapbert: Sapbert
     }  # fmt: skip
 
 
-# Showing
+# sapbert show
 
 
 def test_a_vocabulary_is_shown_with_counts_settings_inputs_and_types(
@@ -208,7 +210,7 @@ def test_pairs_are_shown_with_examples(sapbert: Sapbert, pairs: Path) -> None:
 
     assert shown.code == 0
     assert shown.out.startswith(f"{pairs}: pairs ")
-    examples = shown.out[shown.out.index("for example") :].splitlines()[1:]
+    examples = shown.out[shown.out.index("examples") :].splitlines()[1:]
     assert len(examples) == 5
     assert examples[0].startswith("  umls:C9000001  ")
     assert all(" = " in example for example in examples)
@@ -241,7 +243,7 @@ def test_every_concept_of_an_ambiguous_name_is_shown(sapbert: Sapbert, vocabular
     assert [concept["id"] for concept in found] == ["umls:C9000002", "umls:C9000004"]
 
 
-# For machines
+# Output for programs
 
 
 def test_json_is_the_manifest_and_all_of_standard_output(
@@ -264,17 +266,17 @@ def test_json_is_the_manifest_and_all_of_standard_output(
     )
 
 
-def test_the_version_is_told(sapbert: Sapbert) -> None:
+def test_the_version_is_printed(sapbert: Sapbert) -> None:
     assert sapbert("--version") == Done(0, f"sapbert {__version__}\n", "")
 
 
-def test_the_list_of_verbs_says_what_each_is_for_in_whole_sentences(sapbert: Sapbert) -> None:
-    told = sapbert("--help").out.partition("Commands:\n")[2].splitlines()
-    assert told
-    assert [line for line in told if line and (not line.endswith(".") or line.endswith("..."))] == []
+def test_help_describes_every_command_in_a_complete_sentence(sapbert: Sapbert) -> None:
+    lines = sapbert("--help").out.partition("Commands:\n")[2].splitlines()
+    assert lines
+    assert [line for line in lines if line and (not line.endswith(".") or line.endswith("..."))] == []
 
 
-# What is read stays
+# Inputs are not overwritten
 
 
 @pytest.mark.parametrize(
@@ -298,7 +300,7 @@ def test_the_list_of_verbs_says_what_each_is_for_in_whole_sentences(sapbert: Sap
         "calibrate index IT -o IT",
     ],
 )
-def test_nothing_is_written_over_what_is_read(sapbert: Sapbert, tmp_path: Path, call: str) -> None:
+def test_an_output_never_replaces_an_input(sapbert: Sapbert, tmp_path: Path, call: str) -> None:
     read = tmp_path / "read"
     read.write_text("x")
     (tmp_path / "also").symlink_to(read)
@@ -306,5 +308,5 @@ def test_nothing_is_written_over_what_is_read(sapbert: Sapbert, tmp_path: Path, 
 
     for out in (read, tmp_path / "also"):
         done = sapbert(*words[:-1], out, "--overwrite")
-        assert refused(done) == f"sapbert: {out} is what is read; choose another name to write to\n"
+        assert refused(done) == f"sapbert: {out} is an input; choose another output path\n"
     assert read.read_text() == "x"

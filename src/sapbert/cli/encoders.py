@@ -1,4 +1,4 @@
-"""How verbs open an encoder that the user names."""
+"""How commands open the encoder that the user names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def open_encoder(model: str) -> OnnxEncoder | TransformerEncoder:
-    """Open what `sapbert export` wrote, or the default, without torch, and any other model with it."""
+    """Open an exported encoder or the default without torch, and any other model with torch."""
     from sapbert.defaults import resolve_default
     from sapbert.encoder.onnx import OnnxEncoder, is_exported
 

@@ -1,4 +1,4 @@
-"""The `sapbert` command and its verbs; what a verb needs is imported when it runs."""
+"""The `sapbert` command; each subcommand is imported when it is called, so that startup is fast."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ _COMMANDS = {
     "serve": "linking",
     "show": "vocab",
 }
-"""Commands in the order that --help lists them, and the folder of each."""
+"""Command → folder of its module, in the order of --help."""
 
 
-class _Verbs(TyperGroup):
-    """One verb a module, imported when it is asked for: all of them take a tenth of a second."""
+class _LazyCommands(TyperGroup):
+    """Imports the module of a command when it is called: importing all takes a tenth of a second."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.commands: Any = dict.fromkeys(_COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # as TyperGroup has it
-        return _verb(cmd_name) if cmd_name in self.commands else None
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # signature of TyperGroup
+        return _load_command(cmd_name) if cmd_name in self.commands else None
 
 
 @cache
-def _verb(name: str) -> Any:
-    """The command of a module: its `app`, or its function of the same name."""
+def _load_command(name: str) -> Any:
+    """Return the command of a module: its group `app`, or its function of the same name."""
     module = import_module(f"sapbert.cli.{_COMMANDS[name]}.{name}")
-    alone = typer.Typer(rich_markup_mode=None)
+    parent = typer.Typer(rich_markup_mode=None)
     if hasattr(module, "app"):
-        alone.add_typer(module.app, name=name)
+        parent.add_typer(module.app, name=name)
     else:
-        alone.command(name, cls=GroupedCommand)(getattr(module, name))
-    return get_group(alone).commands[name]
+        parent.command(name, cls=GroupedCommand)(getattr(module, name))
+    return get_group(parent).commands[name]
 
 
 app = typer.Typer(
     name="sapbert",
-    cls=_Verbs,
+    cls=_LazyCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -89,28 +89,28 @@ def sapbert(
 ) -> None:
     """From any biomedical vocabulary to a working entity linker.
 
-    `sapbert link "heart attack"` needs nothing else. For a vocabulary or an encoder of your own, each verb
-    reads what the one before wrote: read a vocabulary, merge several, draw pairs, train on them, export the
-    encoder, index the vocabulary, link mentions. Results go to files or standard output, words and progress
-    to standard error.
+    `sapbert link "heart attack"` works without any setup. For your own vocabulary or encoder, run the
+    pipeline: read a vocabulary, merge several, draw pairs, train on them, export the encoder, index the
+    vocabulary, link mentions. Results go to files or standard output, messages and progress to standard
+    error.
     """
 
 
 def main() -> None:
-    """Run the command line: exit 0 done, 1 our error in one line, 2 wrong usage, 130 interrupted."""
-    # numpy's threads go on asking for work, for 30 ms, on cores that the encoder needs; this bids them sleep.
+    """Run the command line. Exit code: 0 success, 1 error in one line, 2 wrong usage, 130 interrupted."""
+    # numpy's idle threads spin for 30 ms on cores that the encoder needs; this lets them sleep.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "6")
     try:
         app()
     except SapbertError as error:
         _fail(str(error))
     except OSError as error:
-        # A full disk, a forbidden folder: the user's to mend, not a bug to trace.
+        # A full disk or a missing permission is the user's to fix; a traceback would not help.
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except SystemExit as stop:
-        # typer makes this of Ctrl-C, without a word.
+        # typer exits like this on Ctrl-C, without a message.
         if stop.code == _INTERRUPTED:
-            typer.echo("interrupted; nothing half-written was left behind", err=True)
+            typer.echo("interrupted; no partial output was left behind", err=True)
         raise
 
 

@@ -86,7 +86,7 @@ class ChunkStore:
                 return Chunk(Vectors(arrays["data"], scales), Neighbours(arrays["scores"], arrays["rows"]))
         except (BadZipFile, ValueError, KeyError, EOFError) as error:
             raise ArtifactError(
-                f"{self._file(number)} is damaged: {error}; remove it and continue"
+                f"{self._file(number)} is damaged: {error}; remove it and give --resume"
             ) from error
 
     def remove(self) -> None:

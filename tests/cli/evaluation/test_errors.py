@@ -10,7 +10,7 @@ from tests.cli.conftest import META, Sapbert, left_in, refused
 from tests.conftest import GOLDEN
 
 
-def test_an_option_that_means_nothing_for_the_source_is_refused(
+def test_an_option_without_effect_for_the_source_is_refused(
     sapbert: Sapbert, vocabulary: Path, pairs: Path, tmp_path: Path
 ) -> None:
     for arguments, option in (
@@ -20,7 +20,7 @@ def test_an_option_that_means_nothing_for_the_source_is_refused(
     ):
         done = sapbert("pairs", *arguments, "-o", tmp_path / "out")
         assert done.code == 1
-        assert f"{option} means nothing here" in done.err
+        assert f"{option} has no effect here" in done.err
         assert not (tmp_path / "out").exists()
 
 
@@ -53,7 +53,7 @@ def test_the_wrong_kind_of_file_is_one_line_and_leaves_nothing(
     assert left_in(tmp_path) == set()
 
 
-def test_an_existing_output_is_kept_unless_told_otherwise(sapbert: Sapbert, vocabulary: Path) -> None:
+def test_an_existing_output_is_kept_without_overwrite(sapbert: Sapbert, vocabulary: Path) -> None:
     before = load_manifest(vocabulary)
 
     error = refused(sapbert("read", "umls", META, "--language", "es", "-o", vocabulary))
@@ -93,20 +93,20 @@ def test_a_damaged_artifact_is_refused_everywhere(sapbert: Sapbert, vocabulary: 
 def test_an_unknown_concept_is_one_line(sapbert: Sapbert, vocabulary: Path, what: str) -> None:
     error = refused(sapbert("show", vocabulary, what))
 
-    assert error == f"sapbert: {vocabulary}: no concept has the identifier or name {what!r}\n"
+    assert error == f"sapbert: {vocabulary}: no concept has the id or name {what!r}\n"
 
 
 def test_pairs_have_no_concepts_to_show(sapbert: Sapbert, pairs: Path) -> None:
     assert "of kind pairs, expected vocabulary" in refused(sapbert("show", pairs, "umls:C9000001"))
 
 
-def test_mentions_go_with_a_vocabulary_only(sapbert: Sapbert, pairs: Path, tmp_path: Path) -> None:
+def test_mentions_need_a_vocabulary(sapbert: Sapbert, pairs: Path, tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("mention\tconcept_ids\nglimmers\tumls:C9000001\n")
     (tmp_path / "pairs.txt").write_text("x:1||a||b\n")
 
     for source in (pairs, tmp_path / "pairs.txt"):
         done = sapbert("pairs", source, "--mentions", tmp_path / "train.tsv", "-o", tmp_path / "out")
-        assert "--mentions goes with a vocabulary" in refused(done)
+        assert "--mentions needs a vocabulary" in refused(done)
     assert not (tmp_path / "out").exists()
 
 
@@ -118,7 +118,7 @@ def test_an_operating_system_error_is_one_line(sapbert: Sapbert, tmp_path: Path)
     assert str(tmp_path / "file") in error
 
 
-def test_bad_rows_stop_the_reading_or_are_skipped_and_told(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_bad_rows_stop_reading_or_are_skipped_and_reported(sapbert: Sapbert, tmp_path: Path) -> None:
     (tmp_path / "META").mkdir()
     damaged = Path(shutil.copy(META / "MRCONSO.RRF", tmp_path / "META"))
     with open(damaged, "a") as file:
@@ -159,7 +159,7 @@ def test_wrong_usage_exits_2(sapbert: Sapbert, arguments: list[str]) -> None:
     assert "Usage: " in done.err
 
 
-def test_every_verb_explains_itself(sapbert: Sapbert) -> None:
+def test_every_command_has_help(sapbert: Sapbert) -> None:
     kinds = [["read", kind] for kind in ("umls", "rxnorm", "obo", "snomed", "mesh", "omop", "table")]
     for arguments in (
         [],

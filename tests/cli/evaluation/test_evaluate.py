@@ -14,7 +14,7 @@ PLAIN = GOLDEN / "benchmarks" / "plain"
 RAW = sorted((GOLDEN / "raw").glob("INV*.txt"))
 
 
-def test_evaluate_tells_both_dictionaries_on_standard_output(sapbert: Sapbert) -> None:
+def test_evaluate_reports_both_dictionaries_on_standard_output(sapbert: Sapbert) -> None:
     done = sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "edit")
 
     assert done.code == 0
@@ -25,7 +25,7 @@ def test_evaluate_tells_both_dictionaries_on_standard_output(sapbert: Sapbert) -
     assert "  NIL: 1 mentions, precision -, recall 0.0" in lines
 
 
-def test_figures_as_json(sapbert: Sapbert) -> None:
+def test_results_are_printed_as_json(sapbert: Sapbert) -> None:
     found = one_json(sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "exact", "--json"))
 
     assert found["dictionary"]["accuracy"] == {"1": pytest.approx(1 / 3), "5": pytest.approx(1 / 3)}
@@ -33,7 +33,7 @@ def test_figures_as_json(sapbert: Sapbert) -> None:
     assert set(found) == {"dictionary", "test_dictionary"}
 
 
-def test_each_type_of_mention_is_told_when_asked(sapbert: Sapbert) -> None:
+def test_by_type_reports_each_type_of_mention(sapbert: Sapbert) -> None:
     plain = sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "exact").out
     by_type = sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "exact", "--by-type").out
 
@@ -41,26 +41,26 @@ def test_each_type_of_mention_is_told_when_asked(sapbert: Sapbert) -> None:
     assert added == [["Disease", "2", "0.0"], ["Composite", "1", "100.0"]] * 2
 
 
-def test_a_long_type_is_cut_to_its_column(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_a_long_type_is_truncated_to_its_column(sapbert: Sapbert, tmp_path: Path) -> None:
     rows = "mention\tconcept_ids\ttype\nfever\tA\tDisease\nrust\tB\tAmino Acid, Peptide, or Protein\n"
     (tmp_path / "test.tsv").write_text(rows)
     (tmp_path / "dictionary.tsv").write_text("concept_id\tname\nA\tfever\n")
 
-    told = sapbert("evaluate", "--benchmark", tmp_path, "--baseline", "exact", "--by-type").out.splitlines()
+    lines = sapbert("evaluate", "--benchmark", tmp_path, "--baseline", "exact", "--by-type").out.splitlines()
 
-    assert told[4].startswith("  Amino Acid, Peptide,\N{HORIZONTAL ELLIPSIS} ")
-    assert [line.index(" 1 ") for line in told[3:5]] == [told[1].index("mentions") + 6] * 2
+    assert lines[4].startswith("  Amino Acid, Peptide,\N{HORIZONTAL ELLIPSIS} ")
+    assert [line.index(" 1 ") for line in lines[3:5]] == [lines[1].index("mentions") + 6] * 2
 
 
-def test_seen_mentions_are_told_before_unseen_ones(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_seen_mentions_are_reported_before_unseen_ones(sapbert: Sapbert, tmp_path: Path) -> None:
     rows = {"train": "fever\tA\n", "test": "fever\tA\nrust\tB\nmoss\tB\n"}
     for split, mentions in rows.items():
         (tmp_path / f"{split}.tsv").write_text(f"mention\tconcept_ids\n{mentions}")
     (tmp_path / "dictionary.tsv").write_text("concept_id\tname\nA\tfever\n")
 
-    told = sapbert("evaluate", "--benchmark", tmp_path, "--baseline", "exact").out.splitlines()
+    lines = sapbert("evaluate", "--benchmark", tmp_path, "--baseline", "exact").out.splitlines()
 
-    assert [line[:20].strip() for line in told[3:5]] == ["seen in training", "unseen"]
+    assert [line[:20].strip() for line in lines[3:5]] == ["seen in training", "unseen"]
 
 
 def test_a_vocabulary_is_a_dictionary_with_its_other_ids(sapbert: Sapbert, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_one_encoder_is_not_two_seeds(sapbert: Sapbert, tmp_path: Path) -> None:
     assert "are the same encoder, not two seeds of one" in refused(done)
 
 
-def test_an_encoder_is_measured_and_its_vectors_are_kept(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_an_encoder_is_evaluated_and_its_vectors_are_cached(sapbert: Sapbert, tmp_path: Path) -> None:
     model, cache = tiny_bert(tmp_path / "model"), tmp_path / "cache"
     arguments = ("evaluate", "--benchmark", PLAIN, "--model", model, "--cache", cache)
 
@@ -97,17 +97,17 @@ def test_an_encoder_is_measured_and_its_vectors_are_kept(sapbert: Sapbert, tmp_p
     assert left_in(next(cache.iterdir())) == kept
 
 
-def test_spelling_counts_what_it_is_told_to(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_sparse_weight_sets_the_weight_of_the_ngram_score(sapbert: Sapbert, tmp_path: Path) -> None:
     model = ("--model", tiny_bert(tmp_path / "model"), "--cache", tmp_path / "cache")
 
-    def figures(*told: object) -> object:
-        return one_json(sapbert("evaluate", "--benchmark", PLAIN, *told, "--json"))
+    def figures(*options: object) -> object:
+        return one_json(sapbert("evaluate", "--benchmark", PLAIN, *options, "--json"))
 
     assert figures(*model, "--sparse-weight", 0) == figures(*model)
     assert figures(*model, "--sparse-weight", 1e6) == figures("--baseline", "tfidf") != figures(*model)
 
 
-def test_an_exported_encoder_is_measured_without_torch(
+def test_an_exported_encoder_is_evaluated_without_torch(
     sapbert: Sapbert, tiny_export: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(TransformerEncoder, "open")
@@ -139,7 +139,7 @@ def test_models_of_several_seeds_are_one_system(sapbert: Sapbert, tmp_path: Path
     assert sapbert("compare", tmp_path / "seeds", tmp_path / "seeds").code == 0
 
 
-def test_runs_are_not_put_beside_other_runs(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_runs_are_not_added_to_a_folder_with_other_runs(sapbert: Sapbert, tmp_path: Path) -> None:
     (tmp_path / "seeds" / "03").mkdir(parents=True)
     model = tiny_bert(tmp_path / "model")
 
@@ -150,7 +150,7 @@ def test_runs_are_not_put_beside_other_runs(sapbert: Sapbert, tmp_path: Path) ->
     assert "03 would count as another run" in refused(done)
 
 
-def test_two_runs_are_compared_in_words_and_on_a_page(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_two_runs_are_compared_in_text_and_on_a_page(sapbert: Sapbert, tmp_path: Path) -> None:
     for name in ("exact", "edit"):
         assert sapbert("evaluate", "--benchmark", PLAIN, "--baseline", name, "-o", tmp_path / name).code == 0
 
@@ -178,7 +178,7 @@ def test_the_page_shows_names_as_text(sapbert: Sapbert, tmp_path: Path) -> None:
     assert "<script" not in html
 
 
-def test_errors_are_told_by_kind_and_shown_on_a_page(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_errors_are_counted_by_kind_and_shown_on_a_page(sapbert: Sapbert, tmp_path: Path) -> None:
     run, page = tmp_path / "exact", tmp_path / "errors.html"
     assert sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "exact", "-o", run).code == 0
 
@@ -193,7 +193,7 @@ def test_errors_are_told_by_kind_and_shown_on_a_page(sapbert: Sapbert, tmp_path:
     assert "--overwrite" in refused(sapbert("errors", run, "-o", page))
 
 
-def test_errors_of_an_evaluation_without_gold_names_cannot_be_told(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_errors_needs_an_evaluation_with_gold_names(sapbert: Sapbert, tmp_path: Path) -> None:
     with create(tmp_path / "old") as draft:
         draft.seal("evaluation", settings={}, inputs={}, counts={})
 
@@ -202,7 +202,7 @@ def test_errors_of_an_evaluation_without_gold_names_cannot_be_told(sapbert: Sapb
     )
 
 
-def test_a_benchmark_is_built_and_measured(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_a_benchmark_is_built_and_evaluated(sapbert: Sapbert, tmp_path: Path) -> None:
     names = GOLDEN / "raw" / "names.txt"
     built = sapbert("benchmark", "ncbi-disease", *RAW, "--dictionary", names, "-o", tmp_path / "set")
     done = sapbert("evaluate", "--benchmark", tmp_path / "set", "--baseline", "exact", "--split", "dev")
@@ -211,13 +211,13 @@ def test_a_benchmark_is_built_and_measured(sapbert: Sapbert, tmp_path: Path) -> 
     assert done.out.startswith("set, dev: exact\n")
 
 
-def test_what_is_measured_must_be_said_once(sapbert: Sapbert) -> None:
+def test_exactly_one_of_model_and_baseline_is_required(sapbert: Sapbert) -> None:
     assert "give either --model or --baseline" in refused(sapbert("evaluate", "--benchmark", PLAIN))
     both = sapbert("evaluate", "--benchmark", PLAIN, "--model", "a", "--baseline", "exact")
     assert "give either --model or --baseline" in refused(both)
     baseline = sapbert("evaluate", "--benchmark", PLAIN, "--baseline", "exact", "--sparse-weight", "1")
-    assert "a baseline has no vectors" in refused(baseline)
+    assert "a baseline has no dense score" in refused(baseline)
 
 
-def test_what_cannot_be_compared_is_told(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_compare_needs_evaluations(sapbert: Sapbert, tmp_path: Path) -> None:
     assert "neither an evaluation nor a folder" in refused(sapbert("compare", tmp_path, tmp_path))

@@ -35,7 +35,7 @@ def plot(sapbert: Sapbert, tiny_pairs: Pairs, tiny_base: Path) -> Plot:
 @pytest.mark.parametrize(
     ("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF"), (".PNG", b"\x89PNG")]
 )
-def test_the_figure_is_of_the_kind_its_name_says(
+def test_the_suffix_determines_the_image_format(
     plot: Plot, tmp_path: Path, suffix: str, begins: bytes
 ) -> None:
     target = tmp_path / "new" / f"figure{suffix}"
@@ -69,14 +69,14 @@ def test_the_counts_are_printed_for_each_model(plot: Plot, tiny_base: Path, tmp_
     assert "other -->" in drawn
 
 
-def test_the_overlap_is_told(plot: Plot, tiny_base: Path, tmp_path: Path) -> None:
+def test_the_overlap_is_reported(plot: Plot, tiny_base: Path, tmp_path: Path) -> None:
     done = plot("-o", tmp_path / "figure.png", "--json")
     found = one_json(done)["models"][str(tiny_base)]
-    said = f"{found['all']['overlap']:.0%} before mining, {found['hard']['overlap']:.0%} after"
-    assert f"{tiny_base}: positive and negative pairs overlap by {said}\n" in done.err
+    overlaps = f"{found['all']['overlap']:.0%} before mining, {found['hard']['overlap']:.0%} after"
+    assert f"{tiny_base}: positive and negative pairs overlap by {overlaps}\n" in done.err
 
 
-def test_what_cannot_be_a_figure_is_refused_before_any_work(
+def test_an_unusable_figure_path_is_refused_before_any_work(
     plot: Plot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Pairs, "open", lambda *_: pytest.fail("work was done"))
@@ -89,7 +89,7 @@ def test_what_cannot_be_a_figure_is_refused_before_any_work(
     assert (tmp_path / "figure.png").read_text() == "precious"
 
 
-def test_an_existing_figure_is_replaced_when_asked(plot: Plot, tmp_path: Path) -> None:
+def test_overwrite_replaces_an_existing_figure(plot: Plot, tmp_path: Path) -> None:
     (tmp_path / "figure.png").write_text("old")
     assert plot("-o", tmp_path / "figure.png", "--overwrite").code == 0
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
@@ -155,18 +155,18 @@ def runs(sapbert: Sapbert, tmp_path: Path) -> list[Path]:
     return [tmp_path / "edit", tmp_path / "tfidf"]
 
 
-def test_thresholds_are_drawn_and_told(sapbert: Sapbert, runs: list[Path], tmp_path: Path) -> None:
+def test_thresholds_are_drawn_and_reported(sapbert: Sapbert, runs: list[Path], tmp_path: Path) -> None:
     done = sapbert("plot", "thresholds", *runs, "-o", tmp_path / "figure.svg", "--json")
 
     found = one_json(done)
     assert list(found) == [str(run) for run in runs]
     curve = found[str(runs[0])]["dictionary"]
     assert (curve["precision"][0], curve["coverage"][0], curve["accuracy"][0]) == (0.75, 1.0, 0.75)
-    assert f"{runs[0]}, dictionary: 90% right at no score" in done.err
+    assert f"{runs[0]}, dictionary: precision 90% at no threshold" in done.err
     assert "all, dictionary -->" in (tmp_path / "figure.svg").read_text()
 
 
-def test_reliability_is_drawn_of_evaluations_and_calibrations(
+def test_reliability_is_drawn_for_evaluations_and_calibrations(
     sapbert: Sapbert, runs: list[Path], tmp_path: Path
 ) -> None:
     calibration = Calibration(
@@ -185,7 +185,7 @@ def test_reliability_is_drawn_of_evaluations_and_calibrations(
     assert (tmp_path / "figure.svg").read_text().count("60 answers, 75.0% right -->") == 2
 
 
-def test_what_is_no_calibration_is_told(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_calibration_is_refused(sapbert: Sapbert, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}")
     assert "is not a calibration" in refused(
         sapbert("plot", "reliability", tmp_path / "other.json", "-o", tmp_path / "figure.svg")

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from sapbert.cli.evaluation import plot
+from sapbert.cli.evaluation import reproduce
 from sapbert.encoder.adapters import AdapterSettings, add_adapters
 from sapbert.encoder.loading import load_encoder
 from sapbert.encoder.model_folder import save_model
@@ -29,7 +29,7 @@ def benchmarks(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_table_is_measured_once_and_written_twice(
+def test_a_resumed_table_is_written_again_without_measuring(
     sapbert: Sapbert, benchmarks: Path, tmp_path: Path
 ) -> None:
     models = ",".join(str(tiny_bert(tmp_path / f"seed{seed}", seed=seed)) for seed in (0, 1))
@@ -46,8 +46,10 @@ def test_a_table_is_measured_once_and_written_twice(
     )
 
     first = sapbert("reproduce", "table1", *arguments, "--models", f"sapbert={models}")
-    again = sapbert("reproduce", "table1", *arguments, "--models", f"sapbert={models}")
+    refusal = sapbert("reproduce", "table1", *arguments, "--models", f"sapbert={models}")
+    again = sapbert("reproduce", "table1", *arguments, "--models", f"sapbert={models}", "--resume")
 
+    assert "give --resume to continue it or --overwrite to start over" in refused(refusal)
     assert (first.code, again.code) == (0, 0)
     assert [line.partition(",")[0] for line in first.err.splitlines()] == [
         "cell 1 of 8: exact on ncbi-disease",
@@ -71,19 +73,17 @@ def test_a_table_is_measured_once_and_written_twice(
     assert table["row"].unique(maintain_order=True).to_list() == ["exact", "edit", "sapbert"]
 
 
-def test_another_table_takes_the_cells_that_are_there(
-    sapbert: Sapbert, benchmarks: Path, tmp_path: Path
-) -> None:
+def test_another_table_reuses_finished_cells(sapbert: Sapbert, benchmarks: Path, tmp_path: Path) -> None:
     arguments = ("--benchmarks", benchmarks, "--baselines", "exact", "-o", tmp_path / "paper")
     assert sapbert("reproduce", "table1", *arguments).code == 0
 
-    done = sapbert("reproduce", "table4", *arguments)
+    done = sapbert("reproduce", "table4", *arguments, "--resume")
 
     assert "cell" not in done.err
     assert "| *TaggerOne* | 87.7/- |" in done.out
 
 
-def test_the_user_says_what_stands_beside_and_what_is_tested_against(
+def test_the_compared_row_and_the_reference_row_can_be_chosen(
     sapbert: Sapbert, benchmarks: Path, tmp_path: Path
 ) -> None:
     arguments = ("--benchmarks", benchmarks, "--baselines", "exact", "--cache", tmp_path / "cache")
@@ -91,7 +91,7 @@ def test_the_user_says_what_stands_beside_and_what_is_tested_against(
 
     done = sapbert(
         *("reproduce", "table1", *arguments, *model, "-o", tmp_path / "paper"),
-        *("--beside", "mine=scibert + sapbert", "--against", "exact"),
+        *("--paper-row", "mine=scibert + sapbert", "--against", "exact"),
     )
 
     assert "| *paper: SciBERT + SapBERT* | 91.7/95.2 |" in done.out
@@ -106,7 +106,7 @@ def test_one_option_may_name_several_models_and_their_seeds(
     def draw(pairs: Path, models: Any, out: Path, settings: Any, *, overwrite: bool) -> None:
         drawn.update(models=models, out=out, batches=settings.batches)
 
-    monkeypatch.setattr(plot, "figure_of_similarities", draw)
+    monkeypatch.setattr(reproduce, "draw_similarity_figure", draw)
     models = "base=org/base, sap = runs/lr=1,runs/lr=2"
     options = ("--models", models, "--models", "new=c", "--batches", 3)
 
@@ -122,7 +122,7 @@ def test_one_option_may_name_several_models_and_their_seeds(
     assert (drawn["out"], drawn["batches"]) == (tmp_path / "figure2.png", 3)
 
 
-def test_the_first_figure_is_a_picture_and_a_page_of_one_projection(
+def test_figure1_is_an_image_and_a_page_of_one_projection(
     sapbert: Sapbert, tiny_pairs: Pairs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     projected: list[object] = []
@@ -151,7 +151,7 @@ def test_the_first_figure_is_a_picture_and_a_page_of_one_projection(
     assert [line.partition(":")[0] for line in done.err.splitlines()[:2]] == ["before", "after"]
 
 
-def test_parameters_are_counted_in_the_models(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_trained_parameters_are_counted(sapbert: Sapbert, tmp_path: Path) -> None:
     base = tiny_bert(tmp_path / "base")
     model, tokenizer = load_encoder(base)
     whole = sum(parameter.numel() for parameter in model.parameters())
@@ -175,7 +175,7 @@ def test_parameters_are_counted_in_the_models(sapbert: Sapbert, tmp_path: Path) 
     ]
 
 
-def test_a_copy_is_no_other_seed(sapbert: Sapbert, benchmarks: Path, tmp_path: Path) -> None:
+def test_a_copy_is_not_another_seed(sapbert: Sapbert, benchmarks: Path, tmp_path: Path) -> None:
     model, copy = tiny_bert(tmp_path / "model"), tmp_path / "copy"
     shutil.copytree(model, copy)
     kept = ("--benchmarks", benchmarks, "--cache", tmp_path / "cache", "-o", tmp_path / "paper")
@@ -189,22 +189,22 @@ def test_a_copy_is_no_other_seed(sapbert: Sapbert, benchmarks: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--models", "model"), "--models model: NAME=FOLDER is wanted"),
-        (("--models", "a=x,"), "--models a=x,: NAME=FOLDER is wanted"),
+        (("--models", "model"), "--models model: expected NAME=FOLDER"),
+        (("--models", "a=x,"), "--models a=x,: expected NAME=FOLDER"),
         (("--models", "exact=x"), "exact is the name of a baseline"),
-        (("--beside", "other=BERT"), "--beside other=BERT: NAME=ROW is wanted, with the name of a model"),
+        (("--beside", "other=BERT"), "--paper-row other=BERT: expected NAME=ROW with the name of a model"),
         (("--models", "a=x", "--beside", "a=GPT"), "the paper's table has no row 'GPT'"),
         (("--against", "GPT"), "the paper's table has no row 'GPT'"),
         (("--baselines", ""), "give --models or --baselines"),
         (
             ("--benchmarks", GOLDEN),
-            "golden has no set of the paper; they are sought by these names: ncbi-disease, ",
+            "golden contains none of the paper's benchmarks; expected subfolders: ncbi-disease, ",
         ),
         (("--baselines", "oracle"), "unknown baseline 'oracle'"),
         (("--models", "a=nowhere/at/all"), "nowhere/at/all"),
     ],
 )
-def test_what_cannot_be_meant_is_told_before_anything_is_measured(
+def test_wrong_options_are_reported_before_anything_is_measured(
     sapbert: Sapbert, benchmarks: Path, tmp_path: Path, options: tuple[object, ...], problem: str
 ) -> None:
     done = sapbert("reproduce", "table1", "--benchmarks", benchmarks, "-o", tmp_path / "paper", *options)
@@ -213,16 +213,16 @@ def test_what_cannot_be_meant_is_told_before_anything_is_measured(
     assert not (tmp_path / "paper").exists()
 
 
-def test_a_folder_of_other_things_is_left_alone(sapbert: Sapbert, benchmarks: Path, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(sapbert: Sapbert, benchmarks: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("")
 
     done = sapbert("reproduce", "table1", "--benchmarks", benchmarks, "-o", tmp_path / "mine")
 
-    assert "mine exists and holds other things" in refused(done)
+    assert "mine exists and contains other files" in refused(done)
 
 
-def test_who_stops_it_is_told_that_it_goes_on(
+def test_an_interrupt_reports_how_to_resume(
     sapbert: Sapbert, benchmarks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object, **__: object) -> None:
@@ -233,4 +233,4 @@ def test_who_stops_it_is_told_that_it_goes_on(
     done = sapbert("reproduce", "table1", "--benchmarks", benchmarks, "-o", tmp_path / "paper")
 
     assert (done.code, done.out) == (1, "")
-    assert done.err.endswith("and the same command goes on\n")
+    assert done.err.endswith("add --resume to continue\n")

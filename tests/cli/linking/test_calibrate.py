@@ -1,4 +1,4 @@
-"""`sapbert calibrate`, and what `sapbert link` makes of it."""
+"""`sapbert calibrate`, and how `sapbert link` uses its result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENCODER = NgramEncoder(256)
 
 @pytest.fixture(autouse=True)
 def trigrams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An encoder that needs no model, in place of the one that an index brings."""
+    """Replace the encoder of the index by one that needs no model."""
     opener = SimpleNamespace(open=lambda _folder, *, threads: ENCODER)
     monkeypatch.setitem(sys.modules, "sapbert.encoder.onnx", SimpleNamespace(OnnxEncoder=opener))
 
@@ -76,7 +76,7 @@ def test_an_index_is_calibrated_and_links_with_confidence(
     assert nothing["concept_id"] == "NIL"
 
 
-def test_spelling_counts_as_much_as_is_asked(sapbert: Sapbert, index: Path) -> None:
+def test_sparse_weight_sets_the_weight_of_the_ngram_score(sapbert: Sapbert, index: Path) -> None:
     plain, hybrid = (
         rows(sapbert("link", "--index", index, "hart atack", "-k", 1, *options))[0]
         for options in ((), ("--sparse-weight", 1))
@@ -86,7 +86,7 @@ def test_spelling_counts_as_much_as_is_asked(sapbert: Sapbert, index: Path) -> N
     assert plain["score"] != hybrid["score"]
 
 
-def test_an_index_that_knows_no_spelling_says_so(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_sparse_weight_needs_a_hybrid_index(sapbert: Sapbert, tmp_path: Path) -> None:
     index = build(tmp_path / "dense", hybrid=False)
     assert SPARSE not in left_in(index)
 
@@ -95,9 +95,7 @@ def test_an_index_that_knows_no_spelling_says_so(sapbert: Sapbert, tmp_path: Pat
     )
 
 
-def test_an_index_without_spelling_is_calibrated_too(
-    sapbert: Sapbert, mentions: Path, tmp_path: Path
-) -> None:
+def test_a_dense_index_is_calibrated_too(sapbert: Sapbert, mentions: Path, tmp_path: Path) -> None:
     index = build(tmp_path / "dense", hybrid=False)
 
     assert sapbert("calibrate", index, mentions, "-o", tmp_path / "calibration.json").code == 0
@@ -128,7 +126,7 @@ def test_a_figure_is_drawn(sapbert: Sapbert, index: Path, mentions: Path, tmp_pa
     assert (tmp_path / "again.png").stat().st_size > 1000
 
 
-def test_a_figure_that_cannot_be_is_refused_before_work_begins(
+def test_an_unusable_figure_path_is_refused_before_any_work(
     sapbert: Sapbert, index: Path, mentions: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "calibration.json"
@@ -137,9 +135,7 @@ def test_a_figure_that_cannot_be_is_refused_before_work_begins(
     assert not out.exists()
 
 
-def test_mentions_without_prefix_are_told_how_to_get_one(
-    sapbert: Sapbert, index: Path, tmp_path: Path
-) -> None:
+def test_ids_without_a_prefix_get_a_hint(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
     table = tmp_path / "mentions.tsv"
     table.write_text("mention\tconcept_ids\nheart\t12\n")
 
@@ -158,7 +154,7 @@ def test_composite_mentions_are_split_and_shown_unless_they_are_names(sapbert: S
     ]
 
 
-def test_abbreviations_of_a_document_are_written_out_and_shown(
+def test_abbreviations_of_a_document_are_expanded_and_shown(
     sapbert: Sapbert, index: Path, tmp_path: Path
 ) -> None:
     table = tmp_path / "mentions.csv"

@@ -29,17 +29,17 @@ def names(sapbert: Sapbert, tmp_path: Path) -> Path:
     return tmp_path / "names"
 
 
-def test_an_index_is_made_and_shown(sapbert: Sapbert, names: Path, model: Path, tmp_path: Path) -> None:
+def test_an_index_is_built_and_shown(sapbert: Sapbert, names: Path, model: Path, tmp_path: Path) -> None:
     made = sapbert("index", names, "--model", model, "-o", tmp_path / "index")
     shown = sapbert("show", tmp_path / "index")
 
     assert (made.code, made.out) == (0, "")
-    forecast, told, _ = made.err.split("\n", 2)
-    assert re.fullmatch(r"[\d,]+ names to encode, [\d,]+ a second: about \d+ seconds", forecast)
-    assert told == f"index -> {tmp_path / 'index'}"
+    forecast, result, _ = made.err.split("\n", 2)
+    assert re.fullmatch(r"[\d,]+ names to encode, [\d,]+ per second: about \d+ seconds", forecast)
+    assert result == f"index -> {tmp_path / 'index'}"
     assert left_in(tmp_path) == {"names", "index"}
     assert (shown.code, shown.err) == (0, "")
-    for line in ("searches", "kind       flat", "precision  fp32", "dimension  32", "recall@10  1.0"):
+    for line in ("search\n", "kind       flat", "precision  fp32", "dimension  32", "recall@10  1.0"):
         assert line in shown.out
     assert f"from encoder: fingerprint {OnnxEncoder.open(model).fingerprint}" in shown.out
 
@@ -86,7 +86,7 @@ def test_options_reach_the_index(sapbert: Sapbert, names: Path, model: Path, tmp
     assert "stores vectors as fp16, which cannot become fp32; give --precision fp16" in refusal
 
 
-def test_a_model_that_was_not_exported_is_exported_on_the_way(
+def test_a_model_that_is_not_exported_is_exported_first(
     sapbert: Sapbert, names: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exported: list[str] = []
@@ -106,7 +106,7 @@ def test_a_model_that_was_not_exported_is_exported_on_the_way(
     assert inside.fingerprint == OnnxEncoder.open(model).fingerprint
 
 
-def test_an_export_that_was_killed_is_swept_away_by_the_next(
+def test_leftovers_of_a_killed_export_are_removed_by_the_next_run(
     sapbert: Sapbert, names: Path, model: Path, tmp_path: Path
 ) -> None:
     script = (
@@ -131,7 +131,7 @@ def test_an_export_that_was_killed_is_swept_away_by_the_next(
     assert left_in(tmp_path) == {"names", "index"}
 
 
-def test_without_torch_such_a_model_is_an_error_that_says_what_to_do(
+def test_without_torch_a_model_that_is_not_exported_is_an_error_with_advice(
     sapbert: Sapbert, names: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "sapbert.encoder.onnx_export.export", raising=False)
@@ -143,7 +143,7 @@ def test_without_torch_such_a_model_is_an_error_that_says_what_to_do(
     assert left_in(tmp_path) == {"names"}
 
 
-def test_ctrl_c_keeps_what_is_finished_and_says_where(
+def test_ctrl_c_keeps_finished_chunks_and_resume_continues(
     sapbert: Sapbert, names: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "ROWS_PER_CHUNK", 100)
@@ -162,10 +162,14 @@ def test_ctrl_c_keeps_what_is_finished_and_says_where(
 
     assert stopped.code == 1
     assert stopped.err.endswith(
-        f"stopped; what is finished is in {tmp_path / 'index.run'}, the same command goes on\n"
+        f"stopped; the finished part is kept in {tmp_path / 'index.run'}; add --resume to continue\n"
     )
     assert left_in(tmp_path) == {"names", "index.run"}
     assert left_in(tmp_path / "index.run") == {"chunks.json", "000000.npz", "000001.npz"}
+    again = sapbert("index", names, "--model", model, "-o", tmp_path / "index")
+    assert "give --resume to continue it or --overwrite to start over" in refused(again)
+    assert sapbert("index", names, "--model", model, "-o", tmp_path / "index", "--resume").code == 0
+    assert left_in(tmp_path) == {"names", "index"}
 
 
 def test_ctrl_c_before_anything_is_finished_leaves_nothing(
@@ -179,11 +183,11 @@ def test_ctrl_c_before_anything_is_finished_leaves_nothing(
 
     stopped = sapbert("index", names, "--model", model.with_name("model"), "-o", tmp_path / "index")
 
-    assert stopped == (130, "", "interrupted; nothing half-written was left behind\n")
+    assert stopped == (130, "", "interrupted; no partial output was left behind\n")
     assert left_in(tmp_path) == {"names"}
 
 
-def test_no_model_at_all_is_an_error(sapbert: Sapbert, names: Path, tmp_path: Path) -> None:
+def test_a_missing_model_is_an_error(sapbert: Sapbert, names: Path, tmp_path: Path) -> None:
     message = refused(sapbert("index", names, "--model", tmp_path / "nowhere", "-o", tmp_path / "index"))
 
     assert "nowhere" in message

@@ -21,7 +21,7 @@ from tests.linking.conftest import FACTS, ROWS, bench_of
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A path at which `Linker.open` finds a linker in memory."""
+    """A path for which `Linker.open` returns a linker in memory."""
     made = bench_of(tmp_path / "bench", ROWS, FACTS, NgramEncoder(256))
 
     def open_linker(
@@ -80,7 +80,7 @@ def test_mentions_come_from_standard_input(
     ]  # fmt: skip
 
 
-def test_a_column_of_a_table_is_linked_and_all_others_are_carried(
+def test_a_column_of_a_table_is_linked_and_all_others_are_copied(
     sapbert: Sapbert, index: Path, table: Path
 ) -> None:
     done = sapbert("link", "--index", index, "--file", table, "--column", "diagnosis", "-k", 1)
@@ -92,7 +92,7 @@ def test_a_column_of_a_table_is_linked_and_all_others_are_carried(
 
 
 @pytest.mark.parametrize("name", ["links.csv", "links.jsonl", "links.parquet", "links.sssom.tsv"])
-def test_the_name_of_the_output_tells_its_format(
+def test_the_file_name_determines_the_format(
     sapbert: Sapbert, index: Path, table: Path, tmp_path: Path, name: str
 ) -> None:
     out = tmp_path / "out" / name
@@ -135,12 +135,12 @@ def test_filters_and_threshold_reach_the_linker(sapbert: Sapbert, index: Path) -
     assert rows(sapbert("link", "--index", index, "cold", "--no-exact").out)[0]["matched_by"] == "dense"
 
 
-def test_labelled_mentions_answer_exactly(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
+def test_labelled_mentions_match_exactly(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("mention\tconcept_ids\nWidowmaker\tD1\nother\tD77\n")
-    told = ("--mentions", tmp_path / "train.tsv")
+    labelled = ("--mentions", tmp_path / "train.tsv")
 
-    refusal = refused(sapbert("link", "--index", index, "widowmaker", *told))
-    done = sapbert("link", "--index", index, "widowmaker", *told, "--mentions-prefix", "mesh", "-k", 1)
+    refusal = refused(sapbert("link", "--index", index, "widowmaker", *labelled))
+    done = sapbert("link", "--index", index, "widowmaker", *labelled, "--mentions-prefix", "mesh", "-k", 1)
 
     assert "no mention has a concept of" in refusal
     assert "--mentions-prefix" in refusal
@@ -156,7 +156,7 @@ def test_labelled_mentions_answer_exactly(sapbert: Sapbert, index: Path, tmp_pat
         (("--column", "diagnosis", "--format", "usagi"), "prefixes hp, mesh"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(
+def test_impossible_options_are_refused_in_one_line(
     sapbert: Sapbert, index: Path, table: Path, options: tuple[str, ...], message: str
 ) -> None:
     assert message in refused(sapbert("link", "--index", index, "--file", table, *options))
@@ -181,7 +181,7 @@ def test_wrong_usage_exits_2(sapbert: Sapbert, index: Path, options: tuple[str, 
     assert (done.code, done.out) == (2, "")
 
 
-def test_an_interrupted_job_says_how_to_go_on_and_goes_on(
+def test_an_interrupted_job_reports_how_to_resume_and_resumes(
     sapbert: Sapbert, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sapbert.linking import job
@@ -192,10 +192,10 @@ def test_an_interrupted_job_says_how_to_go_on_and_goes_on(
     command = ("link", "--index", index, "--file", tmp_path / "m.txt", "-o", out, "-k", 1)
     link = Linker.link
 
-    def interrupted(self: Linker, mentions: list[str], **told: Any) -> Any:
+    def interrupted(self: Linker, mentions: list[str], **options: Any) -> Any:
         if "chest pain" in mentions:
             raise KeyboardInterrupt
-        return link(self, mentions, **told)
+        return link(self, mentions, **options)
 
     monkeypatch.setattr(Linker, "link", interrupted)
     stopped = sapbert(*command)
@@ -203,28 +203,28 @@ def test_an_interrupted_job_says_how_to_go_on_and_goes_on(
     again = sapbert(*command)
     resumed = sapbert(*command, "--resume")
 
-    assert f"stopped; the same command with --resume goes on from {out}.run" in refused(stopped)
-    assert "give --resume to continue" in refused(again)
+    assert f"stopped; the finished part is kept in {out}.run; add --resume to continue" in refused(stopped)
+    assert "give --resume to continue it or --overwrite to start over" in refused(again)
     assert (resumed.code, resumed.err) == (0, f"3 mentions -> {out}\n")
     assert [row["concept_id"] for row in rows(out.read_text())] == ["hp:1", "mesh:D1", "hp:2"]
 
 
-def test_a_job_interrupted_before_its_first_link_leaves_nothing_to_go_on_from(
+def test_a_job_interrupted_before_its_first_link_leaves_nothing(
     sapbert: Sapbert, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(self: Linker, mentions: list[str], **told: Any) -> Any:
+    def interrupted(self: Linker, mentions: list[str], **options: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Linker, "link", interrupted)
 
     stopped = sapbert("link", "--index", index, "cold", "-o", tmp_path / "links.csv")
 
-    assert stopped == (130, "", "interrupted; nothing half-written was left behind\n")
+    assert stopped == (130, "", "interrupted; no partial output was left behind\n")
     assert not (tmp_path / "links.csv.run").exists()
 
 
 @pytest.mark.parametrize("name", ["links.csv", "links.jsonl", "links.parquet"])
-def test_a_finished_job_that_is_to_go_on_says_so_and_changes_nothing(
+def test_resuming_a_finished_job_reports_it_and_changes_nothing(
     sapbert: Sapbert, index: Path, table: Path, tmp_path: Path, name: str
 ) -> None:
     out = tmp_path / "out" / name
@@ -234,7 +234,7 @@ def test_a_finished_job_that_is_to_go_on_says_so_and_changes_nothing(
 
     again = sapbert(*command, "--resume")
 
-    assert again == (0, "", f"{out} is finished: 3 mentions; --overwrite links again\n")
+    assert again == (0, "", f"{out} is already finished (3 mentions); give --overwrite to link again\n")
     assert (out.read_bytes(), out.stat().st_mtime_ns) == before
     assert left_in(out.parent) == {name}
 
@@ -242,7 +242,7 @@ def test_a_finished_job_that_is_to_go_on_says_so_and_changes_nothing(
 @pytest.mark.parametrize(
     "other", ["id,diagnosis\n7,Heart attack\n8,\n", "id,diagnosis\n7,cold\n8,\n9,hart atack\n"]
 )
-def test_a_finished_job_of_other_mentions_is_not_taken_for_this_one(
+def test_a_finished_job_of_other_mentions_is_not_resumed(
     sapbert: Sapbert, index: Path, table: Path, tmp_path: Path, other: str
 ) -> None:
     out = tmp_path / "links.csv"
@@ -252,15 +252,15 @@ def test_a_finished_job_of_other_mentions_is_not_taken_for_this_one(
 
     refusal = refused(sapbert(*command, "--resume"))
 
-    assert "links.csv exists, and no interrupted job for it" in refusal
+    assert "links.csv exists and no interrupted job belongs to it" in refusal
 
 
-def test_one_mention_is_not_told_in_the_plural(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
+def test_one_mention_is_reported_in_the_singular(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
     done = sapbert("link", "--index", index, "cold", "-o", tmp_path / "links.csv")
     assert done.err == f"1 mention -> {tmp_path / 'links.csv'}\n"
 
 
-def test_help_and_linking_load_no_torch() -> None:
+def test_linking_loads_no_torch() -> None:
     script = (
         "import sys; from sapbert import NIL, Candidate, Linker\n"
         "from sapbert.linking import job\n"

@@ -1,4 +1,4 @@
-"""What `sapbert serve` refuses, and its keys; that it serves is told by tests/service/test_process.py."""
+"""What `sapbert serve` refuses, and its keys; tests/service/test_process.py tests the running service."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ def test_a_damaged_index_refuses_to_start_in_one_line(sapbert: Sapbert, index: P
 
 
 @pytest.mark.parametrize("what", ["nowhere", "nowhere.toml"])
-def test_what_is_not_there_refuses_to_start_in_one_line(sapbert: Sapbert, tmp_path: Path, what: str) -> None:
+def test_a_missing_index_or_file_is_refused_in_one_line(sapbert: Sapbert, tmp_path: Path, what: str) -> None:
     assert what in refused(sapbert("serve", tmp_path / what))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_others_are_not_let_in_without_keys(sapbert: Sapbert, index: Path, host: str) -> None:
+def test_listening_to_other_machines_needs_a_key(sapbert: Sapbert, index: Path, host: str) -> None:
     line = refused(sapbert("serve", index, "--host", host))
     assert f"{host} can be reached by others, and no key is configured" in line
     assert "--new-key" in line
 
 
-def test_a_port_in_use_is_told(sapbert: Sapbert, index: Path) -> None:
+def test_a_port_in_use_is_reported(sapbert: Sapbert, index: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         line = refused(sapbert("serve", index, "--port", port))
     assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in line
 
 
-def test_a_new_key_fits_the_configuration_and_is_told_once(sapbert: Sapbert, tmp_path: Path) -> None:
+def test_a_new_key_fits_the_configuration_and_is_printed_once(sapbert: Sapbert, tmp_path: Path) -> None:
     done = sapbert("serve", "--new-key", "alice")
 
     assert done.code == 0
@@ -73,7 +73,7 @@ def test_a_new_key_fits_the_configuration_and_is_told_once(sapbert: Sapbert, tmp
 
 
 @pytest.mark.parametrize("name", ["", 'a"b', "alice smith"])
-def test_a_name_that_no_key_can_have_is_refused(sapbert: Sapbert, name: str) -> None:
+def test_an_invalid_key_name_is_refused(sapbert: Sapbert, name: str) -> None:
     done = sapbert("serve", "--new-key", name)
     assert done.code == 1
     assert "is no name for a linker or a key" in done.err

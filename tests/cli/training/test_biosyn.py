@@ -1,4 +1,4 @@
-"""`sapbert biosyn`, and what `index`, `link` and `evaluate` make of its model."""
+"""`sapbert biosyn`, and how `index`, `link` and `evaluate` use its model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def model(sapbert: Sapbert, vocabulary: Path, tiny_base: Path, tmp_path: Path) -
     return out
 
 
-def test_the_learned_weight_of_spelling_reaches_the_links(
+def test_link_uses_the_learned_sparse_weight(
     sapbert: Sapbert, vocabulary: Path, model: Path, tmp_path: Path
 ) -> None:
     encoder, weight = tmp_path / "encoder", stored_sparse_weight(model)
@@ -63,7 +63,7 @@ def test_the_learned_weight_of_spelling_reaches_the_links(
     assert best("vectors")["matched_by"] == "dense"
 
 
-def test_an_evaluation_ranks_with_both(sapbert: Sapbert, model: Path, tmp_path: Path) -> None:
+def test_evaluate_ranks_by_vectors_and_ngrams(sapbert: Sapbert, model: Path, tmp_path: Path) -> None:
     ask = ("evaluate", "--benchmark", BENCHMARK, "--cache", tmp_path / "cache", "--json", "--model", model)
     both = one_json(sapbert(*ask, "-o", tmp_path / "both"))
     own = json.loads((model / "sapbert.json").read_text())
@@ -79,7 +79,7 @@ def test_an_evaluation_ranks_with_both(sapbert: Sapbert, model: Path, tmp_path: 
     assert ranker("both") != ranker("spelling")
 
 
-def test_a_run_stopped_before_it_began_does_not_claim_to_be_saved(
+def test_a_run_stopped_before_its_first_checkpoint_does_not_claim_to_be_saved(
     sapbert: Sapbert, vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **_options: object) -> None:
@@ -94,7 +94,7 @@ def test_a_run_stopped_before_it_began_does_not_claim_to_be_saved(
     assert "saved in" in sapbert(*ask).err
 
 
-def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, vocabulary: Path, tmp_path: Path) -> None:
+def test_wrong_options_are_refused_in_one_line(sapbert: Sapbert, vocabulary: Path, tmp_path: Path) -> None:
     mentions, out = tmp_path / "train.tsv", tmp_path / "model"
     ask = ("biosyn", vocabulary, "--mentions", mentions, "--base", tmp_path / "none", "-o", out)
     (tmp_path / "r.toml").write_text("canditates = 3\n")
@@ -108,12 +108,12 @@ def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, vocabulary: Path, t
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_every_recipe_is_one_of_biosyn(path: Path) -> None:
+def test_every_recipe_is_valid(path: Path) -> None:
     recipe = read_settings_file(path, BiosynSettings)
     assert combine_settings(recipe, {}, BiosynSettings) == BiosynSettings(**recipe)
 
 
-def test_the_recipes_are_there() -> None:
+def test_the_recipes_exist() -> None:
     assert [path.stem for path in RECIPES] == [
         "biosyn-askapatient",
         "biosyn-bc5cdr-chemical",

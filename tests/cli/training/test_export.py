@@ -18,7 +18,9 @@ def benchmark(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_encoder_is_exported_measured_and_shown(sapbert: Sapbert, tmp_path: Path, benchmark: Path) -> None:
+def test_an_encoder_is_exported_evaluated_and_shown(
+    sapbert: Sapbert, tmp_path: Path, benchmark: Path
+) -> None:
     model, out = tiny_bert(tmp_path / "model"), tmp_path / "out" / "encoder"
     done = sapbert("export", model, "-o", out, "--pooling", "mean", "--benchmark", benchmark)
     shown = sapbert("show", out)

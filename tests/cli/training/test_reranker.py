@@ -1,4 +1,4 @@
-"""`sapbert reranker`, and what `export`, `link`, `evaluate` and `show` make of it."""
+"""`sapbert reranker`, and how `export`, `link`, `evaluate` and `show` use its model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HERE = "tests.cli.training.test_reranker"
 
 
 class ByContext:
-    """Puts that name first which the context has, and the last one where it has none."""
+    """Ranks the name first that occurs in the context, or the last name if none does."""
 
     fingerprint = "by context"
 
@@ -89,7 +89,7 @@ def test_a_trained_reranker_orders_links(sapbert: Sapbert, made: Path) -> None:
     }
 
 
-def test_mentions_that_teach_nothing_are_told(
+def test_mentions_that_cannot_be_trained_on_are_reported(
     sapbert: Sapbert, made: Path, tiny_base: Path, tmp_path: Path
 ) -> None:
     table = tmp_path / "train.tsv"
@@ -97,10 +97,10 @@ def test_mentions_that_teach_nothing_are_told(
     learn = ("--mentions", table, "--base", tiny_base, "--epochs", 1, "--candidates", 3, "--held-out", 0)
     done = sapbert("reranker", made / "index", *learn, "-o", tmp_path / "model")
 
-    assert "4 distinct mentions: 3 of concepts that the index has, 3 with a right one" in done.err
+    assert "4 distinct mentions: 3 with a concept of the index, 3 with a correct one" in done.err
 
 
-def test_a_reranker_says_what_it_is(sapbert: Sapbert, made: Path) -> None:
+def test_show_describes_a_reranker(sapbert: Sapbert, made: Path) -> None:
     shown = sapbert("show", made / "model").out
     assert "reranker" in shown
     assert "score_weight" in shown
@@ -122,17 +122,17 @@ def test_context_comes_from_a_column(sapbert: Sapbert, made: Path, tmp_path: Pat
     assert len({row["concept_id"] for row in without}) == 1
 
 
-def test_a_job_does_not_go_on_with_another_reranker(sapbert: Sapbert, made: Path, tmp_path: Path) -> None:
+def test_a_job_is_not_resumed_with_another_reranker(sapbert: Sapbert, made: Path, tmp_path: Path) -> None:
     out = tmp_path / "links.csv"
     (tmp_path / "links.csv.run").mkdir()
     job = {"format": "csv", "reranker": "another"}
     (tmp_path / "links.csv.run" / "state.json").write_text(json.dumps({"job": job}))
     ask = ("link", "--index", made / "index", "ill", "--reranker", f"{HERE}:ByContext", "-o", out, "--resume")
 
-    assert "reranker 'another', now 'by context'" in refused(sapbert(*ask))
+    assert "reranker was 'another', now 'by context'" in refused(sapbert(*ask))
 
 
-def test_an_evaluation_is_of_the_reranked_names(sapbert: Sapbert, made: Path, tmp_path: Path) -> None:
+def test_evaluate_ranks_reranked_names(sapbert: Sapbert, made: Path, tmp_path: Path) -> None:
     ask = ("evaluate", "--benchmark", BENCHMARK, "--baseline", "edit", "--json")
     plain = one_json(sapbert(*ask, "-o", tmp_path / "plain"))
     again = one_json(sapbert(*ask, "--reranker", f"{HERE}:ByContext", "-o", tmp_path / "again"))
@@ -147,7 +147,7 @@ def test_an_evaluation_is_of_the_reranked_names(sapbert: Sapbert, made: Path, tm
     assert f"edit, reranked by {made / 'reranker'}" in told.out
 
 
-def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, made: Path, tmp_path: Path) -> None:
+def test_wrong_options_are_refused_in_one_line(sapbert: Sapbert, made: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ask = (
         "reranker",
@@ -167,7 +167,7 @@ def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, made: Path, tmp_pat
     assert "did you mean 'candidates'?" in refused(sapbert(*ask, "--recipe", tmp_path / "r.toml"))
     assert "no column 'text' among" in refused(sapbert(*ask, "--context-column", "text"))
     assert "no mention has a concept" in refused(sapbert(*ask, "--mentions", tmp_path / "other.tsv"))
-    assert "leave other options out" in refused(
+    assert "remove the other options" in refused(
         sapbert("export", made / "model", "--pooling", "cls", "-o", out)
     )
     link = ("link", "--index", made / "index", "ill")
@@ -184,10 +184,10 @@ def test_what_is_wrong_is_told_in_one_line(sapbert: Sapbert, made: Path, tmp_pat
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_every_recipe_is_one_of_a_reranker(path: Path) -> None:
+def test_every_recipe_is_valid(path: Path) -> None:
     recipe = read_settings_file(path, RerankerSettings)
     assert combine_settings(recipe, {}, RerankerSettings) == RerankerSettings(**recipe)
 
 
-def test_the_recipes_are_there() -> None:
+def test_the_recipes_exist() -> None:
     assert [path.stem for path in RECIPES] == ["reranker-cpu", "reranker-gpu"]

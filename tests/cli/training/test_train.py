@@ -49,7 +49,7 @@ def settings_of(train: Train, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return run
 
 
-def test_training_writes_a_model_and_says_where(train: Train, tmp_path: Path) -> None:
+def test_training_writes_a_model_and_reports_its_path(train: Train, tmp_path: Path) -> None:
     done = train(*SHORT)
 
     assert (done.code, done.out) == (0, "")
@@ -57,7 +57,7 @@ def test_training_writes_a_model_and_says_where(train: Train, tmp_path: Path) ->
     assert load_manifest(tmp_path / "model", kind="model").settings["batch_size"] == 8
 
 
-def test_figures_are_written_for_tensorboard_where_asked(train: Train, tmp_path: Path) -> None:
+def test_metrics_are_written_for_tensorboard_on_request(train: Train, tmp_path: Path) -> None:
     done = train(*SHORT, "--tensorboard", tmp_path / "board")
     assert done.code == 0, done.err
     assert [path.name.startswith("events.out") for path in (tmp_path / "board").iterdir()] == [True]
@@ -75,18 +75,18 @@ def test_an_adapter_recipe_trains_adapters_that_can_be_shown(
     assert TransformerEncoder.open(tmp_path / "model", device="cpu").dimension == 32
 
 
-def test_help_tells_every_setting_its_default_and_its_group(sapbert: Sapbert) -> None:
+def test_help_lists_every_setting_with_default_and_group(sapbert: Sapbert) -> None:
     shown = sapbert("train", "--help").out
-    said = " ".join(shown.split())
+    text = " ".join(shown.split())
 
     for field in fields(TrainSettings):
         option = f"--{field.name.replace('_', '-')}".removesuffix("s")
-        assert f"{option} " in said or f"{option}s " in said, option
-    assert "Pairs per step, over all processes. [default: 256]" in said
-    assert "--loss <ms|circle|nca|lifted|infonce|triplet|cosine>" in said
+        assert f"{option} " in text or f"{option}s " in text, option
+    assert "Pairs per step, over all processes. [default: 256]" in text
+    assert "--loss <ms|circle|nca|lifted|infonce|triplet|cosine>" in text
     groups = [line for line in shown.splitlines() if line and not line.startswith(" ")][1:]
     assert groups == [
-        "Arguments:", "Options:", "Objective:", "Loop:", "Measuring:", "Adapters:", "Checkpoints:"
+        "Arguments:", "Options:", "Objective:", "Loop:", "Evaluation:", "Adapters:", "Checkpoints:"
     ]  # fmt: skip
 
 
@@ -100,29 +100,29 @@ def test_every_kind_of_option_reaches_the_settings(settings_of: Callable[..., Tr
     assert made == expected
 
 
-def test_only_options_that_are_given_count_more_than_the_recipe(
+def test_only_typed_options_override_the_recipe(
     settings_of: Callable[..., TrainSettings], tmp_path: Path
 ) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(
         "batch_size = 64\nepochs = 3\n[loss_settings]\npositive_scale = 2\nnegative_scale = 50\n"
     )
-    # 256 is also the default: given is given.
+    # 256 is also the default, but it is typed.
     made = settings_of("--recipe", recipe, "--batch-size", 256, "--loss-setting", "negative_scale=40")
 
     assert (made.batch_size, made.epochs) == (256, 3)
     assert made.loss_settings == {"positive_scale": 2, "negative_scale": 40}
 
 
-def test_an_unknown_setting_of_a_recipe_or_loss_names_the_nearest(train: Train, tmp_path: Path) -> None:
+def test_an_unknown_setting_of_a_recipe_or_loss_gets_a_suggestion(train: Train, tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("batchsize = 64\n")
     assert "did you mean 'batch_size'?" in refused(train("--recipe", tmp_path / "recipe.toml"))
     assert "did you mean 'offset'?" in refused(train("--loss-setting", "ofset=1"))
     assert not (tmp_path / "model").exists()
 
 
-def test_an_option_for_an_adapter_that_is_not_trained_is_refused(train: Train, tmp_path: Path) -> None:
-    assert "--rank means nothing without --adapter lora" in refused(train("--rank", 4))
+def test_an_option_of_an_adapter_that_is_not_trained_is_refused(train: Train, tmp_path: Path) -> None:
+    assert "--rank has no effect without --adapter lora" in refused(train("--rank", 4))
     assert "without --adapter pfeiffer" in refused(train("--adapter", "lora", "--reduction", 1))
 
 

@@ -17,7 +17,7 @@ OBO = next((GOLDEN / "obo").glob("*.obo"))
 
 @pytest.fixture
 def published(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The catalogue's HPO, on a server of our own."""
+    """The catalogue's HPO, on a local server."""
     server.content = OBO.read_bytes()
     own = replace(catalogue.find_publication("hpo"), address=server.address)
     monkeypatch.setattr(catalogue, "CATALOGUE", (own,))
@@ -39,26 +39,26 @@ def test_a_vocabulary_is_fetched_and_the_command_that_reads_it_works(
         f"  from     {published.address}",
         "  licence  free with credit, unchanged: hpo.jax.org/license",
         "  size     0.0 MB",
-        f"  fetched  (SHA-256 {digest})",
+        f"  downloaded  (SHA-256 {digest})",
         f"next: sapbert read obo '{path}' -o hpo",
     ]
     assert sapbert("read", "obo", path, "-o", tmp_path / "hpo").code == 0
 
 
-def test_a_second_time_nothing_comes(sapbert: Sapbert, published: Server) -> None:
+def test_an_unchanged_file_is_not_downloaded_again(sapbert: Sapbert, published: Server) -> None:
     first, second = sapbert("fetch", "hpo"), sapbert("fetch", "hpo")
 
     assert second.out == first.out
-    assert "here already, and unchanged" in second.err
+    assert "already downloaded, unchanged" in second.err
 
 
-def test_without_a_name_all_are_listed(sapbert: Sapbert, published: Server) -> None:
+def test_without_a_name_all_vocabularies_are_listed(sapbert: Sapbert, published: Server) -> None:
     before = sapbert("fetch")
     sapbert("fetch", "hpo")
     after = sapbert("fetch")
 
     head, row = before.out.splitlines()
-    assert head.split() == ["name", "vocabulary", "licence", "here"]
+    assert head.split() == ["name", "vocabulary", "licence", "downloaded"]
     assert row.split()[:4] == ["hpo", "Human", "Phenotype", "Ontology"]
     assert after.out.splitlines()[1] == f"{row}  yes"
 

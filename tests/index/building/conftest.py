@@ -51,6 +51,7 @@ def build(tmp_path: Path) -> Build:
         *,
         encoder: NgramEncoder | None = None,
         update: Path | None = None,
+        resume: bool = False,
         overwrite: bool = False,
         **options: object,
     ) -> Path:
@@ -60,6 +61,7 @@ def build(tmp_path: Path) -> Build:
             tmp_path / name,
             IndexSettings(**options),  # type: ignore[arg-type]
             update=update,
+            resume=resume,
             overwrite=overwrite,
         )
         return tmp_path / name

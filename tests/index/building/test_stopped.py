@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sapbert.errors import ArtifactError, SapbertError
+from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.index.folder import open_index
 from sapbert.index.recall import SAMPLE_SIZE
 from sapbert.index.settings import Precision
@@ -44,7 +44,7 @@ def test_finished_chunks_are_not_encoded_again(build: Build, vocabulary: Vocabul
     assert not (tmp_path / "index").exists()
     spy = NgramEncoder()
 
-    path = build(vocabulary, encoder=spy)
+    path = build(vocabulary, encoder=spy, resume=True)
 
     names = open_index(path)[1].folded.span(0, 450)
     assert spy.encoded[SAMPLE_SIZE:] == names[200:]
@@ -74,33 +74,56 @@ build.build_index(Vocabulary.open(vocabulary), Killed(), target, IndexSettings()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_a_killed_build_is_gone_on_with(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_a_killed_build_is_resumed(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
     paths = map(str, (vocabulary.path, tmp_path / "index"))
     arguments = [sys.executable, "-c", KILLED, *paths]
     killed = subprocess.run(arguments, cwd=Path(__file__).parents[3], env=_environment(), check=False)
     assert killed.returncode == -signal.SIGKILL
     spy = NgramEncoder()
 
-    path = build(vocabulary, encoder=spy)
+    path = build(vocabulary, encoder=spy, resume=True)
 
     assert len(spy.encoded) == SAMPLE_SIZE + 250
     assert contents(path) == contents(build(vocabulary, "whole"))
     assert {item.name for item in tmp_path.iterdir()} == {"index", "whole", vocabulary.path.name}
 
 
-def test_chunks_of_another_vocabulary_encoder_or_precision_are_not_used(
+def test_a_build_is_not_resumed_with_another_vocabulary_encoder_or_precision(
     build: Build, vocabulary: Vocabulary, vocabulary_of: MakeVocabulary
 ) -> None:
-    def encoded_after_an_interrupt(second: Vocabulary, encoder: NgramEncoder, **options: object) -> int:
-        with pytest.raises(KeyboardInterrupt):
-            build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, KeyboardInterrupt()), overwrite=True)
-        build(second, encoder=encoder, overwrite=True, **options)
-        return len(encoder.encoded) - SAMPLE_SIZE
+    with pytest.raises(KeyboardInterrupt):
+        build(vocabulary, encoder=DyingEncoder(SIZE + 250, KeyboardInterrupt()))
 
-    assert encoded_after_an_interrupt(vocabulary, NgramEncoder()) == 250
-    assert encoded_after_an_interrupt(vocabulary, NgramEncoder(40)) == 450
-    assert encoded_after_an_interrupt(vocabulary, NgramEncoder(), precision=Precision.FP16) == 450
-    assert encoded_after_an_interrupt(vocabulary_of(names_of(450, first=1)), NgramEncoder()) == 450
+    with pytest.raises(ConfigError, match="other inputs: dimension was 32, now 40; encoder was"):
+        build(vocabulary, encoder=NgramEncoder(40), resume=True)
+    with pytest.raises(ConfigError, match="other inputs: precision was 'fp32', now 'fp16'; give --overwrite"):
+        build(vocabulary, precision=Precision.FP16, resume=True)
+    with pytest.raises(ConfigError, match="other inputs: vocabulary was"):
+        build(vocabulary_of(names_of(450, first=1)), resume=True)
+
+
+def test_an_interrupted_build_is_discarded_only_on_request(
+    build: Build, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(vocabulary, encoder=DyingEncoder(SIZE + 250, KeyboardInterrupt()))
+    spy = NgramEncoder()
+
+    with pytest.raises(ArtifactError, match="give --resume to continue it or --overwrite to start over"):
+        build(vocabulary, encoder=spy)
+    assert not spy.encoded
+    build(vocabulary, encoder=spy, overwrite=True)
+    assert len(spy.encoded) == SIZE + 450
+    assert not run_folder(tmp_path / "index").exists()
+
+
+def test_a_build_that_fails_before_its_first_chunk_leaves_no_run_folder(
+    build: Build, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(vocabulary, encoder=DyingEncoder(SIZE, KeyboardInterrupt()))
+
+    assert not run_folder(tmp_path / "index").exists()
 
 
 def test_a_full_disk_is_told_and_finished_chunks_stay(
@@ -111,8 +134,7 @@ def test_a_full_disk_is_told_and_finished_chunks_stay(
         build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, full))
 
     assert str(error.value) == (
-        f"{tmp_path}: No space left on device; make room, then give the same command again "
-        "to continue from index.run"
+        f"{tmp_path}: No space left on device; make room, then give --resume to continue from index.run"
     )
     assert len(list(run_folder(tmp_path / "index").glob("*.npz"))) == 2
 
@@ -123,8 +145,10 @@ def test_a_chunk_cut_short_is_named(build: Build, vocabulary: Vocabulary, tmp_pa
     chunk = run_folder(tmp_path / "index") / "000001.npz"
     chunk.write_bytes(chunk.read_bytes()[:-100])
 
-    with pytest.raises(ArtifactError, match=r"index\.run/000001\.npz is damaged: .*; remove it and continue"):
-        build(vocabulary)
+    with pytest.raises(
+        ArtifactError, match=r"index\.run/000001\.npz is damaged: .*; remove it and give --resume"
+    ):
+        build(vocabulary, resume=True)
 
 
 def test_a_folder_of_another_kind_is_not_emptied(
@@ -134,8 +158,8 @@ def test_a_folder_of_another_kind_is_not_emptied(
     other.mkdir()
     (other / "thesis.tex").write_text("years of work")
 
-    with pytest.raises(ArtifactError, match="holds no chunks"):
-        build(vocabulary)
+    with pytest.raises(ArtifactError, match="contains no chunks"):
+        build(vocabulary, overwrite=True)
     assert (other / "thesis.tex").exists()
 
 

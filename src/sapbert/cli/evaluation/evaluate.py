@@ -92,7 +92,7 @@ def evaluate(
     overwrite: Overwrite = False,
     json: JsonResults = False,
 ) -> None:
-    """Measure the accuracy of an encoder or a baseline on a benchmark.
+    """Measure the accuracy of an encoder or a baseline.
 
     Reports accuracy at 1 and 5 with confidence intervals, for the benchmark's dictionary alone and, if its
     protocol has one, for the dictionary extended by training mentions; published figures use the latter.

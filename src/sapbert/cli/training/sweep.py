@@ -24,7 +24,7 @@ def sweep(
     resume: Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Train with many combinations of settings and compare the models.
+    """Train and compare combinations of settings.
 
     The recipe is one of `sapbert train` with a table [sweep] that lists values of some settings. Every
     combination is trained and evaluated on the same held-out concepts. OUT/results.csv and OUT/results.md

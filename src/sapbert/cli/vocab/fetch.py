@@ -19,13 +19,13 @@ _MEGA = 1e6
 
 def fetch(
     name: Annotated[
-        str | None, typer.Argument(help="Which; without a name all are listed.", show_default=False)
+        str | None, typer.Argument(help="Vocabulary; without a name, all are listed.", show_default=False)
     ] = None,
 ) -> None:
-    """Get an open vocabulary from its publisher.
+    """Download an open vocabulary from its publisher.
 
-    Its path is printed, and the command that reads it. Files are kept under SAPBERT_HOME. A cut download goes
-    on where it was; a file that is here is fetched again only if it has changed.
+    Prints the path of the file, and the command that reads it. Files are kept below SAPBERT_HOME. An
+    interrupted download is continued; an existing file is downloaded again only if it has changed.
     """
     from sapbert.cache import cache_folder
     from sapbert.fetch.catalogue import CATALOGUE, find_publication
@@ -35,31 +35,38 @@ def fetch(
     if name is None:
         _list(CATALOGUE, folder)
         return
-    wanted = find_publication(name)
-    typer.echo(f"{wanted.title}\n  from     {wanted.address}\n  licence  {wanted.licence}", err=True)
+    publication = find_publication(name)
+    typer.echo(
+        f"{publication.title}\n  from     {publication.address}\n  licence  {publication.licence}", err=True
+    )
     with progress_bar() as progress:
-        fetched = download(wanted.address, folder / wanted.file, on_size=_tell_size, progress=progress)
-    _tell(wanted, fetched)
+        fetched = download(
+            publication.address, folder / publication.file, on_size=_report_size, progress=progress
+        )
+    _report(publication, fetched)
     typer.echo(fetched.path)
 
 
 def _list(catalogue: tuple[Publication, ...], folder: Path) -> None:
-    here = {own.name: "yes" if (folder / own.file).exists() else "" for own in catalogue}
-    rows = [(own.name, own.title, own.licence, here[own.name]) for own in catalogue]
-    rows.insert(0, ("name", "vocabulary", "licence", "here"))
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rows = [("name", "vocabulary", "licence", "downloaded")]
+    for publication in catalogue:
+        downloaded = "yes" if (folder / publication.file).exists() else ""
+        rows.append((publication.name, publication.title, publication.licence, downloaded))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        typer.echo("  ".join(f"{text:<{width}}" for text, width in zip(row, wide, strict=True)).rstrip())
+        typer.echo("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _tell_size(size: int, here: int) -> None:
-    whole = f"{size / _MEGA:,.1f} MB" if size else "not told"
-    typer.echo(f"  size     {whole}{f', {here / _MEGA:,.1f} are here' if here else ''}", err=True)
+def _report_size(size: int, downloaded: int) -> None:
+    total = f"{size / _MEGA:,.1f} MB" if size else "unknown"
+    present = f", {downloaded / _MEGA:,.1f} MB already downloaded" if downloaded else ""
+    typer.echo(f"  size     {total}{present}", err=True)
 
 
-def _tell(wanted: Publication, fetched: Fetched) -> None:
-    state = "fetched" if fetched.new else "here already, and unchanged"
+def _report(publication: Publication, fetched: Fetched) -> None:
+    state = "downloaded" if fetched.new else "already downloaded, unchanged"
     checked = ", as published" if fetched.checked else ""
-    options = f" {wanted.options}" if wanted.options else ""
-    read = f"sapbert read {wanted.kind} {shlex.quote(str(fetched.path))}{options} -o {wanted.name}"
+    options = f" {publication.options}" if publication.options else ""
+    path = shlex.quote(str(fetched.path))
+    read = f"sapbert read {publication.kind} {path}{options} -o {publication.name}"
     typer.echo(f"  {state}  (SHA-256 {fetched.sha256}{checked})\nnext: {read}", err=True)
