@@ -92,7 +92,7 @@ def test_a_build_is_not_resumed_with_another_vocabulary_encoder_or_precision(
     build: Build, vocabulary: Vocabulary, vocabulary_of: MakeVocabulary
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        build(vocabulary, encoder=DyingEncoder(SIZE + 250, KeyboardInterrupt()))
+        build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, KeyboardInterrupt()))
 
     with pytest.raises(ConfigError, match="other inputs: dimension was 32, now 40; encoder was"):
         build(vocabulary, encoder=NgramEncoder(40), resume=True)
@@ -106,14 +106,14 @@ def test_an_interrupted_build_is_discarded_only_on_request(
     build: Build, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        build(vocabulary, encoder=DyingEncoder(SIZE + 250, KeyboardInterrupt()))
+        build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, KeyboardInterrupt()))
     spy = NgramEncoder()
 
     with pytest.raises(ArtifactError, match="give --resume to continue it or --overwrite to start over"):
         build(vocabulary, encoder=spy)
     assert not spy.encoded
     build(vocabulary, encoder=spy, overwrite=True)
-    assert len(spy.encoded) == SIZE + 450
+    assert len(spy.encoded) == SAMPLE_SIZE + 450
     assert not run_folder(tmp_path / "index").exists()
 
 
@@ -121,7 +121,7 @@ def test_a_build_that_fails_before_its_first_chunk_leaves_no_run_folder(
     build: Build, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        build(vocabulary, encoder=DyingEncoder(SIZE, KeyboardInterrupt()))
+        build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE, KeyboardInterrupt()))
 
     assert not run_folder(tmp_path / "index").exists()
 
