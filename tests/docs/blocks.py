@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -20,7 +21,7 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
     if not {"_build", "commands"} & set(path.relative_to(ROOT).parts)
 )
-_FENCE = re.compile(r"^(`{3,})(.*)$")
+_FENCE = re.compile(r"^ *(`{3,})(.*)$")
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 _STARTS_WITH = re.compile(r"<!-- starts with: (.+) -->")
 
@@ -58,7 +59,7 @@ def blocks_of(page: Path) -> list[Block]:
         end = next(n for n in range(number + 1, len(lines)) if lines[n].strip() == opened[1])
         if not opened[2].startswith("{"):
             reason = _NOT_RUN.search(above)
-            text = "\n".join(lines[number + 1 : end])
+            text = dedent("\n".join(lines[number + 1 : end]))
             blocks.append(
                 Block(page, number + 1, opened[2].strip(), text, reason[1] if reason else "", directly)
             )
