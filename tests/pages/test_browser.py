@@ -79,7 +79,7 @@ def test_a_concept_is_marked_in_every_picture(show: Show) -> None:
     sample = NameSample(("x:A", "x:T"), ("Ache", "Tin ear"), names, np.array([0, 0, 1, 1]))
     points = np.array([[0.1, 0.1], [0.9, 0.9], [0.1, 0.9], [0.9, 0.1]])
     page = show(tsne_page(sample, {"before": Projection(points, 0.25), "after": Projection(1 - points, 1.0)}))
-    marks, said = page.locator("figure path"), page.locator("#told")
+    marks, said = page.locator("figure path"), page.locator("#selection")
 
     assert marks.count() == 8
     marks.nth(1).hover()

@@ -85,7 +85,7 @@ def test_every_name_is_where_the_model_put_it(drawn: list[Figure], tmp_path: Pat
         fever, rust = axes.collections
         assert np.allclose(fever.get_offsets(), own.points[:2])
         assert np.allclose(rust.get_offsets(), own.points[2:])
-        assert axes.get_title().startswith(f"{model}\n{own.nearest:.0%} of names")
+        assert axes.get_title() == f"{model}\nnearest name has the same concept: {own.nearest:.0%}"
     assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["fever", "rust"]
 
 
@@ -104,7 +104,7 @@ def test_heights_are_shares_of_each_kind_of_pair(drawn: list[Figure], tmp_path: 
             heights, *_ = patch.get_data()
             assert heights[-3:].tolist() == shares
     labels = [patch.get_label() for patch in after.patches][::2]
-    assert labels == ["4 of one concept", "20 of different concepts"]
+    assert labels == ["4 positive pairs", "20 negative pairs"]
 
 
 def test_reliability_has_the_score_and_the_confidence(drawn: list[Figure], tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 "use strict";
-// Shows the wrong links that fit the filters, a step at a time. Whatever comes from data becomes text, never markup.
+// Shows the wrong links that match the filters, a few at a time. Data is inserted as text, never as markup.
 
 const STEP = 50;
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -18,7 +18,7 @@ function make(tag, content, looks) {
 
 const own = () => data.dictionaries[dictionary.selectedIndex];
 
-/** All that can be searched of a link; made once, because typing must not wait. */
+/** Searchable text of a link; computed once, so that typing stays fast. */
 function haystack(link, concepts) {
   link.text ??= [
     ...link.raws, ...link.documents, ...link.gold,
@@ -29,14 +29,14 @@ function haystack(link, concepts) {
 }
 
 function card(link, concepts) {
-  const where = link.rank === null ? `no right candidate among ${data.depth}` : `right at ${link.rank}`;
+  const where = link.rank === null ? `no correct candidate among ${data.depth}` : `correct at rank ${link.rank}`;
   const title = make("h3", [
     make("span", link.parts.map((part) => part.text).join(" | ")),
     link.times > 1 ? make("span", `\u00d7 ${link.times}`, "number") : null,
     make("span", link.kind, "tag"),
     make("small", link.seen ? `${where}, seen in training` : where),
   ]);
-  const written = `written ${link.raws.map((raw) => `\u201c${raw}\u201d`).join(", ")}`;
+  const written = `written as ${link.raws.map((raw) => `\u201c${raw}\u201d`).join(", ")}`;
   const documents = link.documents.length ? ` in ${link.documents.join(", ")}` : "";
   return make("article", [
     title,
@@ -56,7 +56,7 @@ function answers(part, several) {
       make("small", right ? `${ids} \u2713 gold` : ids),
     ]),
   ]));
-  const heading = make("h4", several ? `answered to ${part.text}` : "answered");
+  const heading = make("h4", several ? `candidates for ${part.text}` : "candidates");
   return [heading, rows.length ? make("ol", rows) : make("p", "no candidate", "quiet")];
 }
 

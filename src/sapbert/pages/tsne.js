@@ -1,5 +1,5 @@
 "use strict";
-// Draws one picture a model and ties them together: a name, or a concept, is marked in all at once.
+// Draws one figure per model. A name or concept is highlighted in all figures at once.
 
 const SVG = "http://www.w3.org/2000/svg";
 const SIZE = 480;
@@ -15,7 +15,7 @@ const SHAPES = { // of radius 6, as matplotlib's markers
   "*": "M0,-7L1.7,-2.3L6.7,-2.2L2.7,0.9L4.1,5.7L0,2.8L-4.1,5.7L-2.7,0.9L-6.7,-2.2L-1.7,-2.3z",
 };
 const data = JSON.parse(document.getElementById("data").textContent);
-const told = document.getElementById("told");
+const selection = document.getElementById("selection");
 const pictures = [];
 const chips = [];
 let chosen = null;
@@ -26,7 +26,7 @@ function draw(tag, attributes) {
   return made;
 }
 
-/** A mark of a concept; black would vanish on dark paper, so it takes the colour of the text. */
+/** Marker of a concept. Black is invisible in dark mode, so it becomes the text colour. */
 function mark({ colour, shape }) {
   return draw("path", { d: SHAPES[shape], fill: colour === "#000000" ? "currentColor" : colour });
 }
@@ -37,19 +37,19 @@ function make(tag, text) {
   return made;
 }
 
-/** Ring a name in every picture and say what it is; -1 for none. */
+/** Circle a name in every figure and show it as text; -1 for none. */
 function point(at) {
   for (const marks of pictures) marks.forEach((one, number) => one.classList.toggle("ring", number === at));
   if (at >= 0) {
     const [name, concept] = data.names[at];
     const { id, label } = data.concepts[concept];
-    told.replaceChildren(make("b", name), ` \u2014 ${label} `, make("small", id));
+    selection.replaceChildren(make("b", name), ` \u2014 ${label} `, make("small", id));
   } else if (chosen === null) {
-    told.replaceChildren();
+    selection.replaceChildren();
   } else {
     const { id, label } = data.concepts[chosen];
     const names = data.names.filter(([, concept]) => concept === chosen).map(([name]) => name);
-    told.replaceChildren(make("b", label), " ", make("small", id), ` \u2014 ${names.join("; ")}`);
+    selection.replaceChildren(make("b", label), " ", make("small", id), ` \u2014 ${names.join("; ")}`);
   }
 }
 
@@ -65,7 +65,7 @@ function choose(concept) {
   point(-1);
 }
 
-/** One tab stop a picture; arrow keys move it. */
+/** Move the single tab stop of a figure, as the arrow keys do. */
 function walk(marks, from, to) {
   marks[from].setAttribute("tabindex", "-1");
   marks[to].setAttribute("tabindex", "0");
@@ -108,7 +108,7 @@ function picture({ name, nearest, points }) {
   pictures.push(marks);
   const figure = document.createElement("figure");
   const caption = make("figcaption", name);
-  const share = `${Math.round(100 * nearest)}% of names have a name of their concept nearest`;
+  const share = `nearest name has the same concept: ${Math.round(100 * nearest)}%`;
   caption.append(make("small", share));
   figure.append(caption, svg);
   return figure;

@@ -1,1 +1,1 @@
-"""Figures, drawn with matplotlib (the `plot` extra) from numbers that other stages compute."""
+"""Figures drawn with matplotlib (the `plot` extra) from data of `evaluation`, `linking` and `paper`."""

@@ -1,6 +1,6 @@
-"""What all figures have in common: looks, and how they are written.
+"""Style and writing of all figures.
 
-matplotlib is used without pyplot, which keeps global state and may ask for a screen.
+matplotlib is used without pyplot, which has global state and may require a display.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from sapbert.artifacts import create_file, require_free
 from sapbert.errors import ConfigError
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#555555"
-"""Told apart by the colour-blind too (Okabe and Ito), and in grey print."""
+"""Colours that colour-blind readers can distinguish (Okabe and Ito), also when printed in grey."""
 COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""For more kinds; of Okabe and Ito's eight all but yellow, which white paper swallows."""
+"""Okabe and Ito's eight colours except yellow, which is hard to see on white."""
 _SUFFIXES = (".png", ".svg", ".pdf")
 _STYLE: dict[Any, Any] = {
     "font.size": 11,
@@ -43,20 +43,20 @@ _STYLE: dict[Any, Any] = {
 
 
 def check_figure_target(target: Path, *, overwrite: bool) -> None:
-    """Refuse what no figure can be written to; asked before time is spent on its numbers."""
+    """Raise an error if a figure cannot be written to `target`; call it before computing the data."""
     if target.suffix.lower() not in _SUFFIXES:
-        raise ConfigError(f"{target}: a figure is {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}")
+        raise ConfigError(f"{target}: a figure must be {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}")
     require_free(target, overwrite=overwrite)
 
 
 def short_name(path: str) -> str:
-    """The end of a path, long enough to tell `before/model` from `after/model`."""
+    """Return the last two parts of a path, so that `before/model` and `after/model` differ."""
     return "/".join(PurePath(path).parts[-2:])
 
 
 @contextmanager
 def figure(target: Path, *, size: tuple[float, float], overwrite: bool = False) -> Iterator[Figure]:
-    """Give out an empty figure of so many inches; it is written when the block ends without an error."""
+    """Provide an empty figure of `size` inches; write it to `target` if the block ends without an error."""
     check_figure_target(target, overwrite=overwrite)
     with mpl.rc_context(_STYLE):
         drawing = Figure(figsize=size, layout="constrained")

@@ -1,7 +1,7 @@
-"""A reliability diagram: what confidence promises, and what it keeps.
+"""Reliability diagram: accuracy by score and by confidence.
 
-Points are as large as the answers behind them are many: a point far from the diagonal matters little where it
-stands for three mentions.
+The area of a point is proportional to the number of its answers, because a point far from the diagonal
+matters little if it represents three mentions.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from matplotlib.ticker import PercentFormatter
 
 from sapbert.plots.figures import BLUE, GREY, ORANGE, figure
 
-_LARGEST = 300
-"""Area of the point with most answers."""
-
+_LARGEST_AREA = 300
+"""Area of the point with the most answers."""
 _COLUMNS = 2
 
 
 def draw_reliability(
     reports: Mapping[str, Mapping[str, Any]], target: Path, *, overwrite: bool = False
 ) -> None:
-    """Draw a panel a report, under its title: score and confidence, on mentions held out.
+    """Draw one panel per report, given by title: score and confidence on held-out mentions.
 
-    A report is one of `sapbert calibrate`, or of `evaluation.thresholds`.
+    A report is that of `sapbert calibrate` or of `evaluation.thresholds.reliability`.
     """
     columns = min(len(reports), _COLUMNS)
     rows = -(-len(reports) // columns)
@@ -39,8 +38,8 @@ def draw_reliability(
             _draw(axes, report["reliability of the score"], ORANGE, f"score (error {error['score']:.3f})")
             _draw(axes, report["reliability"], BLUE, f"confidence (error {error['confidence']:.3f})")
             axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="score or confidence")
-            axes.set_ylabel("right answers")
-            axes.set_title(f"{title}\n{report['mentions answered']:,} answers, {report['right']:.1%} right")
+            axes.set_ylabel("correct answers")
+            axes.set_title(f"{title}\n{report['mentions answered']:,} answers, {report['right']:.1%} correct")
             axes.legend(loc="upper left", labelcolor=GREY)
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -49,8 +48,8 @@ def draw_reliability(
 
 
 def _draw(axes: Axes, bins: Sequence[Mapping[str, float]], colour: str, label: str) -> None:
-    confidence, right, answers = (
-        np.array([own[what] for own in bins]) for what in ("confidence", "right", "answers")
+    confidence, correct, answers = (
+        np.array([one[key] for one in bins]) for key in ("confidence", "right", "answers")
     )
-    axes.plot(confidence, right, color=colour, linewidth=1.5, marker=".", label=label)
-    axes.scatter(confidence, right, s=_LARGEST * answers / answers.max(), color=colour, alpha=0.35)
+    axes.plot(confidence, correct, color=colour, linewidth=1.5, marker=".", label=label)
+    axes.scatter(confidence, correct, s=_LARGEST_AREA * answers / answers.max(), color=colour, alpha=0.35)

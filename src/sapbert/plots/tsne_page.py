@@ -1,4 +1,4 @@
-"""The same as `tsne`, as a page: point at a name to read it, choose a concept to see where its names went."""
+"""The figure of `tsne` as an interactive HTML page: hover to read a name, click to highlight a concept."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from sapbert.plots.figures import COLOURS, short_name
 from sapbert.plots.tsne import SHAPES, marker_of
 
 _BODY = """
-<p>Each mark is a name; marks that look alike are names of one concept. Point at a mark to read it; click it,
-or a concept below, to see where all names of the concept lie. By keyboard, Tab reaches a picture, the arrow
-keys go from name to name, Enter chooses and Escape lets go.</p>
-<p class="quiet">t-SNE keeps neighbours and bends distances: only what lies together means something.</p>
+<p>Each marker is a name; equal markers are names of one concept. Hover over a marker to read its name.
+Click a marker, or a concept below, to highlight all names of the concept. With the keyboard: Tab moves to a
+figure, the arrow keys move between names, Enter selects a concept and Escape clears the selection.</p>
+<p class="quiet">t-SNE preserves neighbours but distorts distances: only groups are meaningful.</p>
 <div id="panels" class="panels"></div>
-<p id="told" class="told" aria-live="polite"></p>
+<p id="selection" class="selection" aria-live="polite"></p>
 <h2>Concepts</h2>
 <div id="concepts" class="chips"></div>
-<noscript><p>The pictures are drawn by a script, which this browser does not run.</p></noscript>
+<noscript><p>Enable JavaScript to see the figures.</p></noscript>
 """
 
 
-def tsne_page(sample: NameSample, found: Mapping[str, Projection]) -> str:
-    """Return a page with a picture a model."""
+def tsne_page(sample: NameSample, models: Mapping[str, Projection]) -> str:
+    """Return a page with one figure per model."""
     return document(
         f"{len(sample.names):,} names of {len(sample.ids)} concepts",
         _BODY,
         script="tsne",
-        data=_data(sample, found),
+        data=_data(sample, models),
     )
 
 
-def _data(sample: NameSample, found: Mapping[str, Projection]) -> dict[str, Any]:
-    """What `pages/tsne.js` reads."""
-    looks = [marker_of(number) for number in range(len(sample.ids))]
+def _data(sample: NameSample, models: Mapping[str, Projection]) -> dict[str, Any]:
+    """The data that `pages/tsne.js` reads."""
+    markers = [marker_of(number) for number in range(len(sample.ids))]
     return {
         "concepts": [
             {"id": concept, "label": label, "colour": COLOURS[colour], "shape": SHAPES[shape]}
-            for concept, label, (colour, shape) in zip(sample.ids, sample.labels, looks, strict=True)
+            for concept, label, (colour, shape) in zip(sample.ids, sample.labels, markers, strict=True)
         ],
         "names": [
             [name, concept] for name, concept in zip(sample.names, sample.concepts.tolist(), strict=True)
@@ -50,6 +50,6 @@ def _data(sample: NameSample, found: Mapping[str, Projection]) -> dict[str, Any]
                 "nearest": round(projection.nearest, 3),
                 "points": projection.points.round(4).tolist(),
             }
-            for model, projection in found.items()
+            for model, projection in models.items()
         ],
     }

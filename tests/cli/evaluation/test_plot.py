@@ -83,7 +83,7 @@ def test_an_unusable_figure_path_is_refused_before_any_work(
     (tmp_path / "figure.png").write_text("precious")
     (tmp_path / "folder.png").mkdir()
 
-    assert "a figure is .png, .svg or .pdf" in refused(plot("-o", tmp_path / "figure.jpg"))
+    assert "a figure must be .png, .svg or .pdf" in refused(plot("-o", tmp_path / "figure.jpg"))
     assert "--overwrite" in refused(plot("-o", tmp_path / "figure.png"))
     assert "is a folder" in refused(plot("-o", tmp_path / "folder.png", "--overwrite"))
     assert (tmp_path / "figure.png").read_text() == "precious"
@@ -121,7 +121,7 @@ def test_names_of_concepts_are_drawn_for_each_model(
     first, second, last = done.err.splitlines()
     assert first.startswith(f"{tiny_base}: ")
     assert second.startswith(f"{other}: ")
-    assert second.endswith("% of names have a name of their concept nearest")
+    assert second.endswith("%")
     assert last == f"figure -> {target}"
     if suffix == ".html":
         assert "20 names of 5 concepts" in target.read_text()

@@ -131,7 +131,9 @@ def test_an_unusable_figure_path_is_refused_before_any_work(
 ) -> None:
     out = tmp_path / "calibration.json"
 
-    assert "a figure is" in refused(sapbert("calibrate", index, mentions, "-o", out, "--figure", "f.txt"))
+    assert "a figure must be" in refused(
+        sapbert("calibrate", index, mentions, "-o", out, "--figure", "f.txt")
+    )
     assert not out.exists()
 
 

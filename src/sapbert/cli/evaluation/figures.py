@@ -95,8 +95,6 @@ def draw_name_figures(
         else:
             draw_tsne(sample, projections, out, overwrite=overwrite)
     for title, projection in projections.items():
-        typer.echo(
-            f"{title}: {projection.nearest:.1%} of names have a name of their concept nearest", err=True
-        )
+        typer.echo(f"{title}: nearest name has the same concept: {projection.nearest:.1%}", err=True)
     for out in outs:
         typer.echo(f"figure -> {out}", err=True)
