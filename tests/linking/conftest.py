@@ -1,4 +1,4 @@
-"""A linker in memory: an encoder that makes many ties, and an index that looks at every row."""
+"""A linker in memory: an encoder with many ties, and an index that compares all rows."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ FACTS: Facts = {
 
 
 class LetterEncoder:
-    """Looks at how many of the letters are `a`: most names are as near as others."""
+    """Encodes the number of letters `a`, so that most names have equal scores."""
 
     dimension = 2
     fingerprint = "letters"
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """Return one unit vector a name."""
+        """Return one unit vector per name."""
         angles = np.array([name.count("a") for name in names], np.float64)
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
@@ -50,7 +50,7 @@ class EveryRow:
 
     vectors: NDArray[np.float32]
     depths: list[int]
-    """How many rows each search asked for."""
+    """k of each search."""
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -77,7 +77,7 @@ class EveryRow:
 
 @dataclass
 class Bench:
-    """A linker and what it was made of."""
+    """A linker and its parts."""
 
     linker: Linker
     name_table: NameTable
@@ -88,7 +88,7 @@ class Bench:
 def bench_of(
     folder: Path, rows: Sequence[Row], facts: Facts | None, encoder: NgramEncoder | LetterEncoder
 ) -> Bench:
-    """Make a linker over a vocabulary written below `folder`."""
+    """Create a linker for a vocabulary written to `folder`."""
     (folder / "entries").mkdir(parents=True)
     name_table = write_name_table(write(folder / "vocabulary", rows, facts), folder / "entries")
     index = EveryRow(encoder.encode(name_table.folded.span(0, len(name_table))), [])

@@ -1,4 +1,4 @@
-"""A small trained cross-encoder, and a server that answers like a language model."""
+"""A small trained cross-encoder, and a fake server of a language model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def settings(**changes: object) -> RerankerSettings:
 
 
 def labelled(*, context: bool = True) -> RerankerDataset:
-    """Twenty mentions of two to four candidates; the right one, which is last, shares the mention's word."""
+    """Twenty mentions with two to four candidates; the right one, the last, contains the mention."""
     examples = []
     for number in range(20):
         word = WHOLE[number]
@@ -51,7 +51,7 @@ def train(base: Path, folder: Path, **changes: object) -> Path:
 
 @contextmanager
 def answering(reply: Any, asked: list[dict[str, Any]], *, status: int = 200) -> Iterator[str]:
-    """Serve `reply` as the content of each completion, or, if it is no text, as the whole body."""
+    """Serve `reply` as the content of each completion; if it is not a string, as the whole body."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -66,7 +66,7 @@ def answering(reply: Any, asked: list[dict[str, Any]], *, status: int = 200) -> 
             self.wfile.write(body)
 
         def log_message(self, format: str, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)

@@ -1,4 +1,4 @@
-"""Damage behind an array's header, where sizes tell nothing: an error in one line, never a traceback."""
+"""Damaged index files of unchanged size: a one-line error, never a traceback."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.linking.conftest import FACTS, ROWS
 HEADER = 128
 ENCODER = NgramEncoder(64)
 MENTIONS = ["hart atack", "COLD", "pain in the chest", "low temp"]
-SILENT = {
+UNDETECTED_ZEROS = {
     "entries/alias_concepts.npy",
     "entries/link_concepts.npy",
     "entries/link_sources.npy",
@@ -38,22 +38,22 @@ SILENT = {
     "sparse/numbers.npy",
     "sparse/scales.npy",
 }
-"""Any of their numbers may be 0: in a large file of zeros only `sapbert show` finds that all are."""
+"""Files in which zeros are valid: if they are large, only `sapbert show` detects that all are zero."""
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "zeros": lambda content: content[:HEADER] + bytes(len(content) - HEADER),
     "ones": lambda content: content[:HEADER] + b"\xff" * (len(content) - HEADER),
     "flipped": lambda content: content[:HEADER] + bytes(255 - byte for byte in content[HEADER:]),
-    "turned": lambda content: content[:HEADER] + content[:HEADER:-1],
+    "reversed": lambda content: content[:HEADER] + content[:HEADER:-1],
     "huge": lambda content: content[:HEADER] + (b"\xff" * 7 + b"\x7f") * (len(content) // 8 - HEADER // 8),
     "headless": lambda content: bytes(HEADER) + content[HEADER:],
 }
-SUBTLE = {"flipped", "turned"}
-"""Such bytes may still be letters and numbers in their bounds."""
+PLAUSIBLE = {"flipped", "reversed"}
+"""The damaged bytes may still be valid text and numbers in range."""
 KINDS = {"flat": (Kind.FLAT, Precision.FP32), "ann": (Kind.ANN, Precision.INT8)}
 
 
 def files(path: Path) -> list[str]:
-    """The files of an index, without its encoder, whose checksum is compared anyway."""
+    """Return the files of an index without its encoder, whose checksums are always compared."""
     names = (file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
     return sorted(name for name in names if not name.startswith(("encoder/", "manifest")))
 
@@ -76,7 +76,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 Answers = list[list[list[Candidate]]]
-ASKED = (
+SETTINGS = (
     LinkSettings(),
     LinkSettings(exact=False, types=("T047",)),
     LinkSettings(exact=False, sources=("HPO",)),
@@ -85,18 +85,18 @@ ASKED = (
 
 
 def answers(path: Path) -> Answers:
-    """What an index answers to all that can be asked of it."""
+    """Return the links of an index with all kinds of settings."""
     with damage_explained(path):
         index, name_table, _ = open_index(path, threads=1)
         found: Answers = []
         for search in (DenseSearch(index), open_hybrid(index, path, 0.5)):
             linker = Linker(ENCODER, search, name_table, fingerprint="f00d")
             linker.add_mentions([("chill", "mesh:D9"), ("chill", "hp:2")])
-            found.extend(linker.link([*MENTIONS, "chill"], k=4, settings=wanted) for wanted in ASKED)
+            found.extend(linker.link([*MENTIONS, "chill"], k=4, settings=wanted) for wanted in SETTINGS)
         return found
 
 
-def answers_or_refusal(path: Path) -> Answers | str:
+def answers_or_error(path: Path) -> Answers | str:
     try:
         return answers(path)
     except SapbertError as error:
@@ -114,7 +114,7 @@ def damaged(file: Path, damage: Callable[[bytes], bytes]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_named(index: Path, damage: str) -> None:
+def test_the_error_names_the_damaged_file(index: Path, damage: str) -> None:
     whole = answers(index)
     for name in files(index):
         content = (index / name).read_bytes()
@@ -129,23 +129,23 @@ def test_a_damaged_file_is_named(index: Path, damage: str) -> None:
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_of_files_too_large_for_a_checksum_bounds_are_looked_at(index: Path, damage: str) -> None:
+def test_bounds_are_checked_in_files_too_large_for_a_checksum(index: Path, damage: str) -> None:
     whole = answers(index)
     for name in files(index):
         if (index / name).stat().st_size <= HEADER:
             continue
         with damaged(index / name, DAMAGES[damage]):
-            found = answers_or_refusal(index)
+            found = answers_or_error(index)
         if isinstance(found, str):
             assert re.fullmatch(r".* damaged: .* again.*", found)
         else:
-            assert damage in SUBTLE or name in SILENT or found == whole, f"{name} {damage}"
+            assert damage in PLAUSIBLE or name in UNDETECTED_ZEROS or found == whole, f"{name} {damage}"
 
 
 @pytest.mark.usefixtures("large")
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_no_flipped_byte_leads_to_a_traceback(index: Path, data: st.DataObject) -> None:
+def test_a_flipped_byte_never_causes_a_traceback(index: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(files(index)))
     size = (index / name).stat().st_size
     place = data.draw(st.integers(0, size - 1))
@@ -155,13 +155,13 @@ def test_no_flipped_byte_leads_to_a_traceback(index: Path, data: st.DataObject) 
         return content[:place] + bytes([content[place] ^ change]) + content[place + 1 :]
 
     with damaged(index / name, flip):
-        answers_or_refusal(index)
+        answers_or_error(index)
 
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("index", ["ann"], indirect=True)
 @pytest.mark.parametrize("damage", ["zeros", "flipped"])
-def test_codes_that_are_not_those_of_the_vectors_are_refused(index: Path, damage: str) -> None:
+def test_codes_that_do_not_match_the_vectors_are_refused(index: Path, damage: str) -> None:
     with (
         damaged(index / "codes.npy", DAMAGES[damage]),
         pytest.raises(SapbertError, match=r"codes.npy .*again"),
@@ -169,15 +169,15 @@ def test_codes_that_are_not_those_of_the_vectors_are_refused(index: Path, damage
         open_index(index)
 
 
-def test_a_failure_that_no_damage_explains_stays_what_it_is(index: Path) -> None:
+def test_an_error_without_damage_is_not_changed(index: Path) -> None:
     with pytest.raises(ValueError, match="a bug"), damage_explained(index):
         raise ValueError("a bug")
 
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("value", [np.nan, np.inf, 300])
-def test_a_vector_that_is_no_number_is_refused_by_a_search(index: Path, value: float) -> None:
-    """One vector among many, which opening does not look at."""
+def test_an_invalid_vector_is_refused_by_the_search(index: Path, value: float) -> None:
+    """Opening an index does not check every vector."""
     if (index / "scales.npy").exists():
         name, start, number = "scales.npy", HEADER + 4, np.array(min(value, 1), np.float32).tobytes()
     else:
@@ -187,8 +187,8 @@ def test_a_vector_that_is_no_number_is_refused_by_a_search(index: Path, value: f
             np.array(value, np.float32).tobytes(),
         )
 
-    def spoil(content: bytes) -> bytes:
+    def damage_vector(content: bytes) -> bytes:
         return content[:start] + number + content[start + len(number) :]
 
-    with damaged(index / name, spoil), pytest.raises(SapbertError, match=f"{name} .*again"):
+    with damaged(index / name, damage_vector), pytest.raises(SapbertError, match=f"{name} .*again"):
         answers(index)

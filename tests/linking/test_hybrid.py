@@ -1,4 +1,4 @@
-"""Names by vector and spelling, held to a plain loop over all names."""
+"""Hybrid search, compared with a loop over all names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = ["cardiac arrest", "cardial arrest", "heart attack", "heart failure", "h
 
 @pytest.fixture(scope="module")
 def search(tmp_path_factory: pytest.TempPathFactory) -> HybridSearch:
-    """Vectors that know nothing of spelling."""
+    """A search with random vectors, unrelated to the names."""
     encoded = [name.encode() for name in NAMES]
     offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
     folder = tmp_path_factory.mktemp("sparse")
@@ -43,7 +43,7 @@ def with_weight(search: HybridSearch, weight: float) -> HybridSearch:
     return HybridSearch(search.index, search.vectors, search.sparse, weight)
 
 
-def test_spelling_decides_where_vectors_know_nothing(search: HybridSearch) -> None:
+def test_n_grams_find_a_misspelled_name(search: HybridSearch) -> None:
     mention = unit(np.ones((1, 8)))
 
     _, rows = with_weight(search, 100).search(["heart atack"], mention, 2)
@@ -51,14 +51,14 @@ def test_spelling_decides_where_vectors_know_nothing(search: HybridSearch) -> No
     assert NAMES[rows[0, 0]] == "heart attack"
 
 
-def test_a_weight_of_zero_orders_as_vectors_do(search: HybridSearch) -> None:
+def test_a_weight_of_zero_gives_the_order_of_the_vectors(search: HybridSearch) -> None:
     mentions = unit(np.random.default_rng(1).normal(size=(3, 8)))
 
     scores, rows = with_weight(search, 0).search(["heart"] * 3, mentions, 4)
 
-    wanted_scores, wanted_rows = search.index.search(mentions, 4)
-    np.testing.assert_array_equal(rows, wanted_rows)
-    np.testing.assert_allclose(scores, wanted_scores, atol=1e-6)
+    expected_scores, expected_rows = search.index.search(mentions, 4)
+    np.testing.assert_array_equal(rows, expected_rows)
+    np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
 
 
 @settings(max_examples=50)
@@ -98,20 +98,22 @@ def test_only_allowed_rows_are_found(search: HybridSearch) -> None:
     assert set(rows[0].tolist()) == {0, 5, -1}
 
 
-def test_the_least_of_the_best_weights_is_chosen() -> None:
-    """Of two rows the second is right and better spelled; a little weight is enough."""
+def test_the_lowest_of_the_best_weights_is_chosen() -> None:
+    """The second of two rows is right and has the higher sparse score; a small weight is enough."""
     found = ScoredRows(
         np.array([[0, 1]]), np.array([[0.5, 0.4]], np.float32), np.array([[0.0, 1.0]], np.float32)
     )
 
-    weight, shares = best_weight(found, np.array([[False, True]]))
+    weight, accuracy = best_weight(found, np.array([[False, True]]))
 
-    assert weight == 0.15  # at 0.1 both score the same, and the lower row wins
-    assert shares[0.0] == 0
-    assert shares[2.0] == 1
+    assert weight == 0.15  # at 0.1 both scores are equal, and the lower row wins
+    assert accuracy[0.0] == 0
+    assert accuracy[2.0] == 1
 
 
-def test_an_index_without_spelling_says_how_to_make_it(search: HybridSearch, tmp_path: Path) -> None:
+def test_the_error_for_an_index_without_n_grams_names_the_option(
+    search: HybridSearch, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match="sapbert index --hybrid"):
         open_hybrid(search.index, tmp_path, 1)
 
@@ -121,7 +123,7 @@ def test_a_negative_weight_is_refused(search: HybridSearch) -> None:
         with_weight(search, -1)
 
 
-def test_vectors_of_little_precision_do(search: HybridSearch) -> None:
+def test_int8_vectors_give_nearly_the_same_scores(search: HybridSearch) -> None:
     small = quantize(search.vectors.floats(slice(None)), Precision.INT8)
     mention = unit(np.ones((1, 8)))
 

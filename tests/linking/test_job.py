@@ -33,7 +33,7 @@ WRITERS: dict[str, LinkWriter] = {
 
 
 class KillError(Exception):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 class Links:

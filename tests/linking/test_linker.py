@@ -44,14 +44,14 @@ def test_a_mention_is_linked_to_concepts_best_first(linker: Linker) -> None:
     assert len(set(ids(answer))) == 3
 
 
-def test_a_name_of_the_vocabulary_answers_first_in_any_spelling(linker: Linker) -> None:
+def test_an_exact_name_ranks_first_ignoring_case_and_spacing(linker: Linker) -> None:
     [answer] = linker.link(["  HEART\tattack "], k=2)
 
     assert answer[0] == Candidate("mesh:D1", answer[0].preferred_name, "Heart attack", 1.0, None, "exact")
     assert answer[1].matched_by == "dense"
 
 
-def test_every_concept_of_an_ambiguous_name_leads_in_order_of_identifier(linker: Linker) -> None:
+def test_the_concepts_of_an_ambiguous_name_are_ordered_by_identifier(linker: Linker) -> None:
     [answer] = linker.link(["COLD"], k=3)
 
     assert [(c.concept_id, c.score, c.matched_by) for c in answer[:2]] == [
@@ -61,7 +61,7 @@ def test_every_concept_of_an_ambiguous_name_leads_in_order_of_identifier(linker:
     assert answer[2].matched_by == "dense"
 
 
-def test_without_exact_matches_the_encoder_says_it_all(linker: Linker) -> None:
+def test_without_exact_all_candidates_come_from_the_encoder(linker: Linker) -> None:
     [answer] = linker.link(["cold"], k=2, settings=LinkSettings(exact=False))
 
     assert [(c.concept_id, c.score, c.matched_by) for c in answer] == [
@@ -70,13 +70,13 @@ def test_without_exact_matches_the_encoder_says_it_all(linker: Linker) -> None:
     ]
 
 
-def test_an_exact_answer_that_is_enough_is_not_encoded(bench: Bench) -> None:
+def test_a_mention_with_enough_exact_matches_is_not_encoded(bench: Bench) -> None:
     bench.linker.link(["cold", "heart attack"], k=1)
     assert isinstance(bench.encoder, NgramEncoder)
     assert bench.encoder.encoded == []
 
 
-def test_no_mentions_no_answers(linker: Linker) -> None:
+def test_an_empty_list_of_mentions_gives_an_empty_list(linker: Linker) -> None:
     assert linker.link([]) == []
 
 
@@ -84,7 +84,7 @@ def test_an_empty_mention_is_nil(linker: Linker) -> None:
     assert linker.link(["", " \t ", "\u200b"]) == [[], [], []]
 
 
-def test_half_a_surrogate_pair_is_linked_as_any_other_sign(linker: Linker) -> None:
+def test_half_a_surrogate_pair_is_replaced(linker: Linker) -> None:
     assert linker.link(["cold \ud83e"]) == linker.link(["cold ?"])
 
 
@@ -93,18 +93,18 @@ def test_a_mention_of_a_megabyte_is_linked(linker: Linker) -> None:
     assert len(answer) == 2
 
 
-def test_more_candidates_than_there_are_concepts_are_all_concepts(linker: Linker) -> None:
+def test_a_large_k_returns_all_concepts(linker: Linker) -> None:
     [answer] = linker.link(["pain"], k=10**12)
     assert set(ids(answer)) == {"mesh:D1", "mesh:D2", "hp:1", "hp:2"}
 
 
 @pytest.mark.parametrize("k", [0, -3])
-def test_a_number_of_candidates_below_one_is_refused(linker: Linker, k: int) -> None:
+def test_k_below_one_is_refused(linker: Linker, k: int) -> None:
     with pytest.raises(ConfigError, match="at least 1"):
         linker.link(["x"], k=k)
 
 
-def test_one_string_is_not_taken_for_many_mentions(linker: Linker) -> None:
+def test_a_string_instead_of_a_list_is_refused(linker: Linker) -> None:
     with pytest.raises(TypeError, match="into a list"):
         linker.link("heart attack")
 
@@ -112,7 +112,7 @@ def test_one_string_is_not_taken_for_many_mentions(linker: Linker) -> None:
 # Thresholds and confidence
 
 
-def test_below_the_threshold_is_nil(linker: Linker) -> None:
+def test_candidates_below_the_threshold_are_left_out(linker: Linker) -> None:
     [all_of_them] = linker.link(["hart atack"], k=4)
     between = (all_of_them[0].score + all_of_them[1].score) / 2
 
@@ -121,13 +121,13 @@ def test_below_the_threshold_is_nil(linker: Linker) -> None:
     assert ids(linker.link(["heart attack"], settings=LinkSettings(threshold=1.0))[0]) == ["mesh:D1"]
 
 
-def test_a_threshold_that_no_cosine_has_is_refused() -> None:
+def test_a_threshold_outside_the_range_of_cosines_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"between -1 and 1, got 80"):
         LinkSettings(threshold=80)
 
 
 def calibrated(bench: Bench, *, threshold: float | None = None, exact: bool = True) -> Linker:
-    """A linker that is as sure as the best candidate's lead is large."""
+    """A linker whose confidence is the logistic function of the margin."""
     calibration = Calibration(
         index="",
         exact=exact,
@@ -140,20 +140,20 @@ def calibrated(bench: Bench, *, threshold: float | None = None, exact: bool = Tr
     return Linker(bench.encoder, search, bench.name_table, fingerprint="", calibration=calibration)
 
 
-def test_the_best_candidate_has_confidence_by_its_lead_however_many_are_wanted(bench: Bench) -> None:
+def test_confidence_depends_on_the_margin_and_not_on_k(bench: Bench) -> None:
     [plain] = bench.linker.link(["hart atack"], k=3)
-    sure = 1 / (1 + math.exp(plain[1].score - plain[0].score))
+    expected = 1 / (1 + math.exp(plain[1].score - plain[0].score))
 
     for k in (1, 3):
         [answer] = calibrated(bench).link(["hart atack"], k=k)
         assert [candidate.concept_id for candidate in answer] == [
             candidate.concept_id for candidate in plain[:k]
         ]
-        assert answer[0].confidence == pytest.approx(sure, abs=1e-6)
+        assert answer[0].confidence == pytest.approx(expected, abs=1e-6)
         assert {candidate.confidence for candidate in answer[1:]} <= {None}
 
 
-def test_an_answer_that_is_not_sure_enough_is_nil(bench: Bench) -> None:
+def test_a_mention_below_the_confidence_threshold_is_nil(bench: Bench) -> None:
     [[best]] = calibrated(bench).link(["hart atack"], k=1)
     assert best.confidence is not None
 
@@ -161,7 +161,7 @@ def test_an_answer_that_is_not_sure_enough_is_nil(bench: Bench) -> None:
     assert calibrated(bench, threshold=best.confidence + 0.01).link(["hart atack"]) == [[]]
 
 
-def test_a_calibration_of_other_answers_is_refused(bench: Bench) -> None:
+def test_a_calibration_fitted_with_another_exact_is_refused(bench: Bench) -> None:
     with pytest.raises(ConfigError, match="fitted with --no-exact"):
         calibrated(bench, exact=False).link(["hart atack"])
 
@@ -180,13 +180,13 @@ def test_a_calibration_of_other_answers_is_refused(bench: Bench) -> None:
         (LinkSettings(sources=("HPO",), prefixes=("mesh",)), set()),
     ],
 )
-def test_filters_work_inside_the_search(linker: Linker, wanted: LinkSettings, expected: set[str]) -> None:
+def test_filters_apply_inside_the_search(linker: Linker, wanted: LinkSettings, expected: set[str]) -> None:
     for mention in ("cold", "pain in the chest", "Heart attack"):
         [answer] = linker.link([mention], k=10, settings=wanted)
         assert set(ids(answer)) == expected
 
 
-def test_a_name_from_another_source_is_not_what_matched(linker: Linker) -> None:
+def test_the_matched_name_is_from_an_allowed_source(linker: Linker) -> None:
     [answer] = linker.link(["heart attack"], settings=LinkSettings(sources=("NCI",)))
     assert [(c.matched_name, c.matched_by) for c in answer] == [("Myocardial infarction", "dense")]
 
@@ -199,7 +199,7 @@ def test_an_unknown_type_is_refused(linker: Linker) -> None:
 # Labelled mentions
 
 
-def test_labelled_mentions_answer_as_names_do(linker: Linker) -> None:
+def test_labelled_mentions_match_like_names(linker: Linker) -> None:
     before = linker.link(["WIDOWMAKER"], k=3)
     added = linker.add_mentions([("Widowmaker", "mesh:D9"), ("widowmaker", "hp:2"), ("x", "mesh:none")])
 
@@ -216,10 +216,10 @@ def test_labelled_mentions_answer_as_names_do(linker: Linker) -> None:
     assert ids(filtered) == ["mesh:D1"]
 
 
-# Work that is spared
+# Caching
 
 
-def test_a_mention_that_comes_again_is_encoded_once(bench: Bench) -> None:
+def test_a_repeated_mention_is_encoded_once(bench: Bench) -> None:
     assert isinstance(bench.encoder, NgramEncoder)
     first = bench.linker.link(["hart", "Hart ", "HART"])
     again = bench.linker.link(["hart"])
@@ -230,7 +230,7 @@ def test_a_mention_that_comes_again_is_encoded_once(bench: Bench) -> None:
     assert bench.linker.link(["hart"])[0] == first[1] != []
 
 
-def test_what_is_remembered_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(bench.encoder, NgramEncoder)
     monkeypatch.setattr(candidate_cache, "MAX_CANDIDATES", 4)
     for mentions in (["a"], ["b"], ["c"], ["b"], ["a"], ["z" * 300], ["z" * 300]):
@@ -238,7 +238,7 @@ def test_what_is_remembered_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyP
     assert bench.encoder.encoded == ["a", "b", "c", "a", "z" * 300, "z" * 300]
 
 
-def test_what_is_remembered_is_bounded_by_candidates(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_size_counts_candidates(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(bench.encoder, NgramEncoder)
     monkeypatch.setattr(candidate_cache, "MAX_CANDIDATES", 4)
     for mentions in (["a"], ["b"], ["c"], ["d"], ["a"]):
@@ -249,7 +249,7 @@ def test_what_is_remembered_is_bounded_by_candidates(bench: Bench, monkeypatch: 
     assert [bench.linker.cached([text], k=1) is None for text in "abcd"] == [True, True, True, False]
 
 
-def test_nothing_is_recalled_unless_all_is_known(linker: Linker) -> None:
+def test_cached_returns_none_unless_all_mentions_are_cached(linker: Linker) -> None:
     wanted = LinkSettings(types=("T047",))
     expected = linker.link(["hart", "", "cold"], k=2, settings=wanted)
 
@@ -259,7 +259,7 @@ def test_nothing_is_recalled_unless_all_is_known(linker: Linker) -> None:
     assert linker.cached(["hart"], k=2) is None
 
 
-def test_what_filters_leave_is_found_once_for_many_calls(
+def test_filter_masks_are_computed_once_for_many_calls(
     linker: Linker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
@@ -276,7 +276,7 @@ def test_what_filters_leave_is_found_once_for_many_calls(
     assert found == [("T047",), ()]
 
 
-def test_large_batches_are_linked_as_small_ones(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_batch_size_does_not_change_the_links(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     mentions = [f"{word} {number}" for number in range(20) for word in ("cold", "pain", "heart")]
     expected = bench.linker.link(mentions, k=3)
 
@@ -286,13 +286,13 @@ def test_large_batches_are_linked_as_small_ones(bench: Bench, monkeypatch: pytes
     assert fresh.link(mentions, k=3) == expected
 
 
-# The law: as a slow and obvious linker does it
+# Comparison with a simple implementation
 
 
 def slow_link(
     mention: str, rows: Sequence[Row], encoder: LetterEncoder, k: int, wanted: LinkSettings
 ) -> list[tuple[str, float, str, str]]:
-    """Compare with every name of every concept: concept, score, folded name, how."""
+    """Compare with every name: return concept, score, folded name and matched_by."""
     text = fold(mention)
     having = {concept for concept, found in FACTS["types"] if found in wanted.types}
     best: dict[str, tuple[bool, float, str]] = {}
@@ -362,7 +362,7 @@ def test_linking_agrees_with_a_loop_over_all_names(
     assert found == [slow_link(mention, rows, encoder, k, wanted) for mention in mentions]
 
 
-def test_the_search_goes_deeper_until_no_row_left_could_change_the_answer(tmp_path: Path) -> None:
+def test_the_search_gets_deeper_until_no_other_row_can_change_the_result(tmp_path: Path) -> None:
     crowd = [("x:2", f"b{number}") for number in range(500)]
     bench = bench_of(tmp_path, [*crowd, ("x:1", "bz"), ("x:3", "a")], None, LetterEncoder())
 

@@ -1,4 +1,4 @@
-"""Linking from an index on disk, as `sapbert index` writes it."""
+"""Linking with an index on disk, as written by `sapbert index`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ MENTIONS = ["hart atack", "COLD", "", "pain in the chest", "low temp"]
 
 @pytest.mark.parametrize("kind", Kind)
 @pytest.mark.parametrize("wanted", [LinkSettings(), LinkSettings(prefixes=("hp",), exact=False)])
-def test_an_index_on_disk_answers_as_one_in_memory(tmp_path: Path, kind: Kind, wanted: LinkSettings) -> None:
+def test_an_index_on_disk_gives_the_links_of_one_in_memory(
+    tmp_path: Path, kind: Kind, wanted: LinkSettings
+) -> None:
     encoder = NgramEncoder(256)
     vocabulary = write(tmp_path / "vocabulary", ROWS, FACTS)
     settings = IndexSettings(kind=kind, precision=Precision.FP32)
@@ -49,7 +51,7 @@ def test_an_index_on_disk_answers_as_one_in_memory(tmp_path: Path, kind: Kind, w
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, tiny_export: Exported) -> Path:
-    """An index with a tiny encoder of its own."""
+    """An index with its own tiny encoder."""
     folder = tmp_path_factory.mktemp("open")
     encoder = OnnxEncoder.open(tiny_export.encoder)
     vocabulary = write(folder / "vocabulary", ROWS, FACTS)
@@ -57,7 +59,7 @@ def index(tmp_path_factory: pytest.TempPathFactory, tiny_export: Exported) -> Pa
     return folder / "index"
 
 
-def test_an_index_is_opened_with_the_encoder_it_holds(index: Path, tmp_path: Path) -> None:
+def test_an_index_is_opened_with_its_own_encoder(index: Path, tmp_path: Path) -> None:
     moved = Path(shutil.copytree(index, tmp_path / "moved"))
 
     linker = Linker.open(moved, threads=1)
@@ -84,7 +86,7 @@ def test_an_index_made_by_another_encoder_is_refused_with_both_fingerprints(
 
 
 @pytest.mark.parametrize("name", ["vectors.npy", "entries/folded.npy", "encoder/tokenizer.json"])
-def test_a_cut_file_is_refused(index: Path, tmp_path: Path, name: str) -> None:
+def test_a_truncated_file_is_refused(index: Path, tmp_path: Path, name: str) -> None:
     damaged = Path(shutil.copytree(index, tmp_path / "damaged"))
     (damaged / name).write_bytes((damaged / name).read_bytes()[:-1])
     with pytest.raises(ArtifactError, match=f"damaged: {name} has"):

@@ -1,4 +1,4 @@
-"""What every reranker promises, whatever it is made of."""
+"""Properties that all rerankers share: torch, ONNX, and a language model."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ def test_no_requests_give_no_scores(reranker: Reranker) -> None:
     )
 )
 @settings(max_examples=10)
-def test_company_does_not_change_a_score(reranker: Reranker, requests: list[RerankRequest]) -> None:
+def test_a_score_does_not_depend_on_other_requests(reranker: Reranker, requests: list[RerankRequest]) -> None:
     together = reranker.rerank(requests)
     for request, own in zip(requests, together, strict=True):
         np.testing.assert_allclose(own, reranker.rerank([request])[0], atol=1e-4)
 
 
-def test_asking_twice_gives_the_same_scores_and_fingerprint(reranker: Reranker) -> None:
+def test_scores_and_fingerprint_are_reproducible(reranker: Reranker) -> None:
     before = reranker.fingerprint
     for own, again in zip(reranker.rerank(REQUESTS), reranker.rerank(REQUESTS), strict=True):
         np.testing.assert_array_equal(own, again)
@@ -115,7 +115,7 @@ def test_asking_twice_gives_the_same_scores_and_fingerprint(reranker: Reranker) 
 # The cross-encoder
 
 
-def test_the_graph_scores_as_torch_does(trained: Path, exported: Path) -> None:
+def test_onnx_scores_equal_those_of_torch(trained: Path, exported: Path) -> None:
     requests = [own.request for own in labelled().examples] + REQUESTS
     torch = CrossEncoder(TransformerEncoder.open(trained / ENCODER, device="cpu"), read_head(trained))
     for variant, close in zip(GRAPHS, (1e-3, 0.5), strict=True):
@@ -133,7 +133,7 @@ def test_many_requests_are_scored_in_batches(exported: Path, monkeypatch: pytest
         np.testing.assert_allclose(own, again, atol=1e-5)
 
 
-def test_what_is_no_exported_reranker_is_refused(trained: Path, exported: Path, tmp_path: Path) -> None:
+def test_only_an_exported_reranker_can_be_opened(trained: Path, exported: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="is not exported; run: sapbert export"):
         CrossEncoder.open(trained)
     with pytest.raises(ArtifactError, match="already exported"):
@@ -163,7 +163,7 @@ def test_a_damaged_reranker_is_refused(trained: Path, exported: Path, tmp_path: 
 # The language model
 
 
-def test_the_candidate_that_a_language_model_picks_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_candidate_chosen_by_a_language_model_scores_highest(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
     with answering("3", asked) as url:
         monkeypatch.setenv("RERANKER_URL", url)
@@ -179,14 +179,14 @@ def test_the_candidate_that_a_language_model_picks_comes_first(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("reply", ["none of them", "17", ""])
-def test_an_unusable_reply_leaves_the_order(reply: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_reply_keeps_the_order(reply: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with answering(reply, []) as url:
         monkeypatch.setenv("RERANKER_URL", url)
         monkeypatch.setenv("RERANKER_MODEL", "stub")
         assert ask_model()().rerank(REQUESTS[:1])[0].tolist() == [0, 0, 0]
 
 
-def test_one_candidate_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_candidate_is_not_sent_to_the_language_model(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
     with answering("1", asked) as url:
         monkeypatch.setenv("RERANKER_URL", url)
@@ -195,7 +195,7 @@ def test_one_candidate_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == []
 
 
-def test_what_is_wrong_with_a_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_server_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RERANKER_URL", raising=False)
     with pytest.raises(ConfigError, match="set RERANKER_URL"):
         ask_model()()
@@ -205,10 +205,10 @@ def test_what_is_wrong_with_a_server_is_told(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(SapbertError, match=r"returned no answer: .*no such model"):
             ask_model()().rerank(REQUESTS[:1])
     with pytest.raises(SapbertError, match=r"127\.0\.0\.1:\d+/v1 returned no answer: .*refused"):
-        ask_model()().rerank(REQUESTS[:1])  # of the same server, which is gone
+        ask_model()().rerank(REQUESTS[:1])  # the server has stopped
 
 
-def test_a_refusal_by_a_server_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_http_error_is_reported_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     with answering("1", [], status=401) as url:
         monkeypatch.setenv("RERANKER_URL", url)
         monkeypatch.setenv("RERANKER_MODEL", "stub")

@@ -1,4 +1,4 @@
-"""A linker with a second look, and how that is found."""
+"""Linking with a reranker, training examples for one, and how it is opened."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from tests.linking.conftest import Bench
 Score = Callable[[RerankRequest], Sequence[float]]
 
 
-class Told:
-    """A reranker that gives the scores of a function, and remembers what it was asked."""
+class FunctionReranker:
+    """A reranker that returns the scores of a function and records its requests."""
 
-    fingerprint = "told"
+    fingerprint = "function"
 
     def __init__(self, score: Score) -> None:
-        self.asked: list[RerankRequest] = []
+        self.requests: list[RerankRequest] = []
         self._score = score
 
     def rerank(self, requests: Sequence[RerankRequest]) -> list[NDArray[np.float32]]:
-        self.asked.extend(requests)
+        self.requests.extend(requests)
         return [np.array(self._score(request), np.float32) for request in requests]
 
 
-def backwards(request: RerankRequest) -> list[float]:
+def reversed_order(request: RerankRequest) -> list[float]:
     return [-score for score in request.scores]
 
 
-def again(bench: Bench, score: Score) -> tuple[Linker, Told]:
-    told = Told(score)
+def reranking_linker(bench: Bench, score: Score) -> tuple[Linker, FunctionReranker]:
+    reranker = FunctionReranker(score)
     search = DenseSearch(bench.index)
-    return Linker(bench.encoder, search, bench.name_table, fingerprint="f00d", reranker=told), told
+    return Linker(bench.encoder, search, bench.name_table, fingerprint="f00d", reranker=reranker), reranker
 
 
-def test_candidates_come_in_the_order_of_the_reranker_with_both_scores(bench: Bench) -> None:
+def test_candidates_are_reordered_and_have_both_scores(bench: Bench) -> None:
     [plain] = bench.linker.link(["hart atack"], k=4)
-    linker, told = again(bench, backwards)
+    linker, reranker = reranking_linker(bench, reversed_order)
     [answer] = linker.link(["hart atack"], k=4, contexts=["had a hart atack"])
 
     assert [found.concept_id for found in answer] == [found.concept_id for found in reversed(plain)]
@@ -62,19 +62,19 @@ def test_candidates_come_in_the_order_of_the_reranker_with_both_scores(bench: Be
     assert [found.rerank_score for found in answer] == pytest.approx([-found.score for found in answer])
     assert {found.matched_by for found in answer} == {"reranked"}
     names = tuple(found.matched_name for found in plain)
-    assert told.asked == [
+    assert reranker.requests == [
         RerankRequest("hart atack", names, tuple(f.score for f in plain), "had a hart atack")
     ]
 
 
-def test_more_candidates_are_looked_at_than_are_wanted(bench: Bench) -> None:
+def test_more_candidates_are_reranked_than_returned(bench: Bench) -> None:
     [plain] = bench.linker.link(["hart atack"], k=RERANK_DEPTH)
-    linker, _ = again(bench, backwards)
+    linker, _ = reranking_linker(bench, reversed_order)
     assert [own.concept_id for own in linker.link(["hart atack"], k=1)[0]] == [plain[-1].concept_id]
 
 
-def test_names_that_equal_the_mention_stay_in_front(bench: Bench) -> None:
-    linker, _ = again(bench, lambda request: list(range(len(request.names))))
+def test_exact_names_stay_first(bench: Bench) -> None:
+    linker, _ = reranking_linker(bench, lambda request: list(range(len(request.names))))
     [answer] = linker.link(["COLD"], k=4)
 
     assert [found.concept_id for found in bench.linker.link(["COLD"], k=2)[0]] == ["hp:1", "mesh:D2"]
@@ -85,50 +85,50 @@ def test_names_that_equal_the_mention_stay_in_front(bench: Bench) -> None:
     assert all(found.matched_by == "reranked" for found in answer[2:])
 
 
-def test_context_tells_what_is_meant(bench: Bench) -> None:
+def test_a_reranker_can_use_the_context(bench: Bench) -> None:
     def weather(request: RerankRequest) -> list[float]:
         # Both concepts are called cold; the first is a temperature.
         return [1.0 if place == 0 and "weather" in request.context else 0.5 for place in range(4)]
 
-    linker, told = again(bench, weather)
+    linker, reranker = reranking_linker(bench, weather)
     contexts = ["cold weather", "a cold weather", "cold weather"]
     answers = linker.link(["cold", "cold", "cold"], k=4, contexts=contexts)
 
     assert {own[0].concept_id for own in answers} == {"hp:1"}
-    assert len(told.asked) == 2  # equal ones once
+    assert len(reranker.requests) == 2  # equal requests are scored once
 
 
-def test_an_empty_mention_is_no_question(bench: Bench) -> None:
-    linker, told = again(bench, backwards)
+def test_an_empty_mention_is_not_reranked(bench: Bench) -> None:
+    linker, reranker = reranking_linker(bench, reversed_order)
     assert linker.link(["", " "]) == [[], []]
-    assert told.asked == []
+    assert reranker.requests == []
 
 
-def test_thresholds_mean_the_score_of_the_search(bench: Bench) -> None:
+def test_the_threshold_applies_to_the_score_of_the_search(bench: Bench) -> None:
     [plain] = bench.linker.link(["hart atack"], k=4)
-    linker, _ = again(bench, backwards)
+    linker, _ = reranking_linker(bench, reversed_order)
     between = (plain[1].score + plain[2].score) / 2
     [answer] = linker.link(["hart atack"], settings=LinkSettings(threshold=between))
 
     assert [found.concept_id for found in answer] == [plain[1].concept_id, plain[0].concept_id]
 
 
-def test_what_a_reranker_made_is_not_remembered(bench: Bench) -> None:
-    linker, _ = again(bench, backwards)
+def test_reranked_candidates_are_not_cached(bench: Bench) -> None:
+    linker, _ = reranking_linker(bench, reversed_order)
     linker.link(["hart atack"], k=4)
     assert linker.cached(["hart atack"], k=4) is None
 
 
-def test_a_calibration_does_not_go_with_a_reranker(bench: Bench) -> None:
+def test_a_calibration_cannot_be_combined_with_a_reranker(bench: Bench) -> None:
     fitted = Calibration(
         index="", exact=True, sparse_weight=0, method=Method.PLATT, curve=Platt(0, 0, 1), threshold=None
     )
     search = DenseSearch(bench.index)
     parts = (bench.encoder, search, bench.name_table)
-    told = Told(backwards)
+    reranker = FunctionReranker(reversed_order)
     with pytest.raises(ConfigError, match="does not apply to reranked"):
-        Linker(*parts, fingerprint="", calibration=fitted, reranker=told)
-    linker = Linker(*parts, fingerprint="", calibration=fitted, reranker=told, strict=False)
+        Linker(*parts, fingerprint="", calibration=fitted, reranker=reranker)
+    linker = Linker(*parts, fingerprint="", calibration=fitted, reranker=reranker, strict=False)
     assert linker.link(["hart atack"])[0][0].confidence is None
 
 
@@ -141,24 +141,24 @@ def test_a_calibration_does_not_go_with_a_reranker(bench: Bench) -> None:
         lambda request: [[1.0]] * len(request.names),
     ],
 )
-def test_scores_that_are_none_are_refused(bench: Bench, wrong: Score) -> None:
+def test_scores_must_be_finite_and_one_per_candidate(bench: Bench, wrong: Score) -> None:
     with pytest.raises(ConfigError, match="return 4 finite scores for 'hart atack'"):
-        again(bench, wrong)[0].link(["hart atack"])
+        reranking_linker(bench, wrong)[0].link(["hart atack"])
 
 
-def test_a_reranker_that_forgets_mentions_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Told, "rerank", lambda self, requests: [])
+def test_scores_are_required_for_every_mention(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FunctionReranker, "rerank", lambda self, requests: [])
     with pytest.raises(ConfigError, match="scores for 0 of 1 mentions"):
-        again(bench, backwards)[0].link(["hart atack"])
+        reranking_linker(bench, reversed_order)[0].link(["hart atack"])
 
 
 @pytest.mark.parametrize("wrong", [None, [["high"] * 4], 3])
-def test_what_are_no_scores_at_all_is_told(
+def test_a_result_without_scores_is_refused(
     bench: Bench, wrong: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Told, "rerank", lambda self, requests: wrong)
+    monkeypatch.setattr(FunctionReranker, "rerank", lambda self, requests: wrong)
     with pytest.raises(ConfigError, match="one array of scores per mention"):
-        again(bench, backwards)[0].link(["hart atack"])
+        reranking_linker(bench, reversed_order)[0].link(["hart atack"])
 
 
 CANDIDATE = Candidate("x:1", "a", "a", 0.5, None, "dense")
@@ -169,21 +169,23 @@ CANDIDATE = Candidate("x:1", "a", "a", 0.5, None, "dense")
         st.tuples(st.sampled_from(["exact", "dense"]), st.sampled_from([0.0, 1.0, 2.5]), st.integers(0, 99))
     )
 )
-def test_the_order_is_by_exactness_score_and_place(rows: list[tuple[str, float, int]]) -> None:
+def test_candidates_are_ordered_by_exact_match_then_score_then_rank(
+    rows: list[tuple[str, float, int]],
+) -> None:
     found = [
         replace(CANDIDATE, concept_id=f"x:{number}", matched_by=matched_by)  # type: ignore[arg-type]
         for matched_by, _, number in rows
     ]
-    [answer] = rerank(Told(lambda _: [score for _, score, _ in rows]), ["m"], [""], [found])
+    [answer] = rerank(FunctionReranker(lambda _: [score for _, score, _ in rows]), ["m"], [""], [found])
 
     expected = sorted(range(len(rows)), key=lambda at: (rows[at][0] != "exact", -rows[at][1], at))
     assert [own.concept_id for own in answer] == [f"x:{rows[at][2]}" for at in expected]
 
 
-# What is learned from
+# Training examples
 
 
-def test_the_candidates_of_labelled_mentions_say_which_are_right(bench: Bench) -> None:
+def test_examples_contain_candidates_and_which_are_right(bench: Bench) -> None:
     labelled = [
         LabelledMention("cold", frozenset(["mesh:D2"]), "a cold"),
         LabelledMention("cold", frozenset(["mesh:D2"]), "a cold"),
@@ -205,9 +207,9 @@ def test_the_candidates_of_labelled_mentions_say_which_are_right(bench: Bench) -
     assert (made.context, made.inputs) == (True, {"a": {}})
 
 
-def test_what_is_learned_is_what_the_search_found(bench: Bench) -> None:
+def test_examples_contain_what_the_search_finds_without_exact_matches(bench: Bench) -> None:
     [[nearest]] = bench.linker.link(["hart atack"], k=1)
-    bench.linker.add_mentions([("hart atack", "hp:2")])  # which then answers before the search does
+    bench.linker.add_mentions([("hart atack", "hp:2")])  # an exact match
     labelled = [LabelledMention("hart atack", frozenset(["mesh:D1"]))]
     [made] = rerank_examples(bench.linker, labelled, candidates=3, context=False, inputs={}).examples
 
@@ -221,17 +223,17 @@ def test_mentions_of_another_vocabulary_are_refused(bench: Bench) -> None:
         )
 
 
-# How a reranker is named
+# Opening a reranker
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module in the working folder."""
+    """Name of a module in the working directory."""
     monkeypatch.chdir(tmp_path)
     name = "my_rerankers"
     (tmp_path / f"{name}.py").write_text(
-        "from tests.linking.test_reranking import Told, backwards\n"
-        "def make(): return Told(backwards)\n"
+        "from tests.linking.test_reranking import FunctionReranker, reversed_order\n"
+        "def make(): return FunctionReranker(reversed_order)\n"
         "made = make()\n"
         "number = 3\n"
         "class Unnamed:\n"
@@ -244,14 +246,14 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_a_reranker_comes_from_a_module(module: str) -> None:
+def test_a_reranker_is_imported_from_a_module(module: str) -> None:
     for attribute in ("make", "made"):
         found = open_reranker(f"{module}:{attribute}")
-        assert isinstance(found, Told)
+        assert isinstance(found, FunctionReranker)
 
 
 @pytest.mark.parametrize(
-    ("named", "told"),
+    ("name", "message"),
     [
         ("no_such_module:make", "No module named 'no_such_module'"),
         ("my_rerankers:none", "no attribute 'none'"),
@@ -263,16 +265,16 @@ def test_a_reranker_comes_from_a_module(module: str) -> None:
         ("unclosed:make", r"never closed \(unclosed.py, line 1\)"),
     ],
 )
-def test_what_makes_no_reranker_is_told(module: str, named: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        open_reranker(named)
+def test_an_import_that_is_no_reranker_is_refused(module: str, name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        open_reranker(name)
 
 
-def test_what_its_author_raises_is_passed_on(module: str) -> None:
+def test_an_error_inside_the_factory_is_not_hidden(module: str) -> None:
     with pytest.raises(TypeError, match="my own"):
         open_reranker(f"{module}:fails")
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="no such file or directory"):
         open_reranker(str(tmp_path / "none"))

@@ -33,17 +33,17 @@ def rerank_examples(
     if not known:
         raise no_known_concept(distinct, "the index")
     texts = [mention.text for mention in known]
-    found = linker.link(texts, settings=LinkSettings(k=candidates, exact=False))
+    linked = linker.link(texts, settings=LinkSettings(k=candidates, exact=False))
     examples = [
         RerankExample(
             RerankRequest(
                 mention.text,
-                tuple(candidate.matched_name for candidate in own),
-                tuple(candidate.score for candidate in own),
+                tuple(candidate.matched_name for candidate in ranked),
+                tuple(candidate.score for candidate in ranked),
                 mention.context,
             ),
-            tuple(candidate.concept_id in mention.concept_ids for candidate in own),
+            tuple(candidate.concept_id in mention.concept_ids for candidate in ranked),
         )
-        for mention, own in zip(known, found, strict=True)
+        for mention, ranked in zip(known, linked, strict=True)
     ]
     return RerankerDataset(examples=examples, context=context, inputs=inputs)

@@ -87,7 +87,7 @@ def rerank(
         for mention, context, candidates in zip(mentions, contexts, found, strict=True)
     ]
     scores = rerank_scores(reranker, requests)
-    return [_reorder(candidates, own) for candidates, own in zip(found, scores, strict=True)]
+    return [_reorder(candidates, array) for candidates, array in zip(found, scores, strict=True)]
 
 
 def rerank_scores(reranker: Reranker, requests: Sequence[RerankRequest]) -> list[NDArray[np.float32]]:

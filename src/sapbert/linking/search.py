@@ -25,7 +25,7 @@ _MAX_CELLS = 1 << 22
 
 
 class NameSearch(Protocol):
-    """Finds the names nearest to mentions: by vectors (`DenseSearch`), or also by spelling (`hybrid`)."""
+    """Finds the names nearest to mentions: by vectors (`DenseSearch`), or with n-grams (`HybridSearch`)."""
 
     @property
     def matched_by(self) -> MatchedBy:

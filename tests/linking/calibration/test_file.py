@@ -24,13 +24,13 @@ CALIBRATION = Calibration(
 )
 
 
-def test_a_calibration_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_calibration_is_read_as_written(tmp_path: Path) -> None:
     CALIBRATION.write(tmp_path / "calibration.json")
 
     assert Calibration.read_for_index(tmp_path / "calibration.json", index="f00d") == CALIBRATION
 
 
-def test_confidence_reads_the_best_score_and_its_lead() -> None:
+def test_confidence_depends_on_best_score_and_margin() -> None:
     sure = CALIBRATION.confidence([0.9, 0.7, 0.1])
 
     assert sure == pytest.approx(1 / (1 + np.exp(1 - 2 * 0.9 - 3 * 0.2)), abs=1e-6)
@@ -67,7 +67,7 @@ def test_an_existing_file_is_kept(tmp_path: Path) -> None:
         lambda content: {**content, "threshold": "high"},
     ],
 )
-def test_a_damaged_file_is_one_clear_error(tmp_path: Path, damage: object) -> None:
+def test_a_damaged_file_is_refused(tmp_path: Path, damage: object) -> None:
     target = tmp_path / "calibration.json"
     CALIBRATION.write(target)
     assert callable(damage)
@@ -78,20 +78,20 @@ def test_a_damaged_file_is_one_clear_error(tmp_path: Path, damage: object) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"not json", b"\xff\xfe"])
-def test_what_is_no_json_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "calibration.json").write_bytes(content)
 
     with pytest.raises(ArtifactError, match="is not a calibration"):
         Calibration.read_for_index(tmp_path / "calibration.json", index="f00d")
 
 
-def test_linking_uses_the_weight_that_was_fitted() -> None:
+def test_linking_must_use_the_fitted_sparse_weight() -> None:
     assert CALIBRATION.require_sparse_weight(None) == CALIBRATION.require_sparse_weight(0.5) == 0.5
     with pytest.raises(ConfigError, match=r"weight of 0\.5, not 0\.7"):
         CALIBRATION.require_sparse_weight(0.7)
 
 
-def test_an_isotonic_curve_is_flat_beyond_its_ends() -> None:
+def test_an_isotonic_curve_is_constant_outside_its_range() -> None:
     curve = Isotonic(np.array([0.5, 0.9]), np.array([0.2, 0.8]))
 
     assert curve.confidence(np.array([0.0, 0.7, 1.0]), np.zeros(3)).tolist() == pytest.approx([0.2, 0.5, 0.8])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.index.vectors import Vectors
-from sapbert.linking.calibration import fit as calibrating
+from sapbert.linking.calibration import fit as fit_module
 from sapbert.linking.calibration.fit import calibrate
 from sapbert.linking.hybrid import HybridSearch, ScoredRows
 from sapbert.linking.linker import Linker
@@ -44,7 +44,7 @@ def hybrid(bench: Bench, folder: Path, weight: float = 1.0) -> Linker:
     return Linker(bench.encoder, search, bench.name_table, fingerprint="f00d")
 
 
-def test_a_calibration_says_how_often_such_answers_were_right(bench: Bench) -> None:
+def test_confidence_is_closer_to_accuracy_than_the_score(bench: Bench) -> None:
     wrong = [LabelledMention(f"unheard of {number}", frozenset(["mesh:D404"])) for number in range(20)]
 
     fitted = calibrate(bench.linker, [*MENTIONS, *wrong], CalibrateSettings())
@@ -62,7 +62,7 @@ def test_a_calibration_says_how_often_such_answers_were_right(bench: Bench) -> N
     assert known > unheard
 
 
-def test_the_threshold_reaches_the_wanted_precision(bench: Bench) -> None:
+def test_the_threshold_reaches_the_target_precision(bench: Bench) -> None:
     wrong = [LabelledMention(f"unheard of {number}", frozenset()) for number in range(20)]
     labelled = [*MENTIONS, *wrong]
 
@@ -83,14 +83,14 @@ def test_identifiers_may_be_aliases(bench: Bench) -> None:
     assert calibrate(bench.linker, labelled, CalibrateSettings()).report["right"] > 0.5
 
 
-def test_without_a_known_concept_the_error_speaks_of_the_prefix(bench: Bench) -> None:
+def test_the_error_without_known_concepts_names_the_prefix_option(bench: Bench) -> None:
     labelled = [LabelledMention("heart", frozenset(["acme:D1"]))]
 
     with pytest.raises(SapbertError, match=r"no mention has a concept of the index.*acme:D1.*--prefix"):
         calibrate(bench.linker, labelled, CalibrateSettings())
 
 
-def test_the_weight_of_spelling_is_fitted_where_the_index_knows_it(bench: Bench, tmp_path: Path) -> None:
+def test_the_sparse_weight_is_fitted_for_a_hybrid_index(bench: Bench, tmp_path: Path) -> None:
     linker = hybrid(bench, tmp_path / "sparse")
     exact = LabelledMention("heart attack", frozenset(["mesh:D1"]))  # answered before any search
 
@@ -105,10 +105,10 @@ def test_the_weight_of_spelling_is_fitted_where_the_index_knows_it(bench: Bench,
     assert not gained or shares[str(fitted.sparse_weight)] == max(shares.values())
 
 
-def test_spelling_that_gains_only_by_luck_counts_nothing(
+def test_the_sparse_weight_is_zero_without_a_gain_on_held_out_mentions(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole seems to gain; whichever fold is held out, the others choose what is wrong there."""
+    """The fit on all mentions shows a gain, but not on any held-out fold."""
     linker = hybrid(bench, tmp_path / "sparse")
 
     def lucky(found: ScoredRows, right: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:
@@ -117,13 +117,13 @@ def test_spelling_that_gains_only_by_luck_counts_nothing(
     def unlucky(found: ScoredRows, right: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:
         return np.zeros(len(right), np.bool_)
 
-    monkeypatch.setattr(calibrating, "best_row_correct", unlucky)
-    monkeypatch.setattr(calibrating, "best_weight", lucky)
+    monkeypatch.setattr(fit_module, "best_row_correct", unlucky)
+    monkeypatch.setattr(fit_module, "best_weight", lucky)
 
     assert calibrate(linker, MENTIONS, CalibrateSettings()).sparse_weight == 0
 
 
-def test_the_best_row_by_weight_is_the_linkers_answer(bench: Bench, tmp_path: Path) -> None:
+def test_the_best_row_is_the_best_candidate_of_the_linker(bench: Bench, tmp_path: Path) -> None:
     linker = hybrid(bench, tmp_path / "sparse", weight=0.5)
     settings = CalibrateSettings(exact=False)
 
@@ -136,7 +136,7 @@ def test_the_best_row_by_weight_is_the_linkers_answer(bench: Bench, tmp_path: Pa
     assert shares["0.5"] == pytest.approx(np.mean(right))
 
 
-def test_a_weight_that_was_asked_for_is_kept(bench: Bench, tmp_path: Path) -> None:
+def test_a_given_sparse_weight_is_not_fitted(bench: Bench, tmp_path: Path) -> None:
     linker = hybrid(bench, tmp_path / "sparse", weight=0.7)
 
     fitted = calibrate(linker, MENTIONS, CalibrateSettings(sparse_weight=0.7))

@@ -1,4 +1,4 @@
-"""Curves from scores to probabilities, held to scikit-learn, and what is told of them."""
+"""Calibration curves, compared with scikit-learn, and their reports."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ outcome = st.tuples(st.integers(0, 20), st.integers(0, 5), st.booleans())
 
 
 def outcomes_of(rows: list[tuple[int, int, bool]]) -> Outcomes:
-    scores, leads, right = zip(*rows, strict=True)
+    scores, margins, right = zip(*rows, strict=True)
     texts = [f"mention {number}" for number in range(len(rows))]
-    return Outcomes(np.array(scores) / 20, np.array(leads) / 20, np.array(right), texts)
+    return Outcomes(np.array(scores) / 20, np.array(margins) / 20, np.array(right), texts)
 
 
-def drawn(count: int, seed: int = 0) -> Outcomes:
-    """Answers that are right as often as score + lead - 0.3 says."""
+def random_outcomes(count: int, seed: int = 0) -> Outcomes:
+    """Outcomes that are correct with probability score + margin - 0.3."""
     rng = np.random.default_rng(seed)
-    scores, leads = rng.uniform(0.4, 1, count), rng.uniform(0, 0.3, count)
-    right = rng.random(count) < np.clip(scores + leads - 0.3, 0, 1)
-    return Outcomes(scores, leads, right, [f"mention {number}" for number in range(count)])
+    scores, margins = rng.uniform(0.4, 1, count), rng.uniform(0, 0.3, count)
+    right = rng.random(count) < np.clip(scores + margins - 0.3, 0, 1)
+    return Outcomes(scores, margins, right, [f"mention {number}" for number in range(count)])
 
 
-def test_a_score_that_is_right_nine_times_in_ten_gets_confidence_nine_tenths() -> None:
+def test_confidence_equals_the_accuracy_at_a_score() -> None:
     outcomes = outcomes_of([(18, 1, number % 10 > 0) for number in range(100)])
 
     for method in (Method.PLATT, Method.ISOTONIC):
@@ -55,7 +55,7 @@ def test_a_score_that_is_right_nine_times_in_ten_gets_confidence_nine_tenths() -
 
 
 @given(st.lists(outcome, min_size=1, max_size=40))
-def test_the_isotonic_curve_is_that_of_scikit_learn(rows: list[tuple[int, int, bool]]) -> None:
+def test_the_isotonic_curve_equals_that_of_scikit_learn(rows: list[tuple[int, int, bool]]) -> None:
     outcomes = outcomes_of(rows)
     oracle = IsotonicRegression(out_of_bounds="clip").fit(outcomes.scores, outcomes.correct)
     everywhere = np.linspace(-0.2, 1.2, 57)
@@ -66,8 +66,8 @@ def test_the_isotonic_curve_is_that_of_scikit_learn(rows: list[tuple[int, int, b
     assert (np.diff(found) >= -1e-12).all()
 
 
-def test_the_logistic_curve_is_that_of_scikit_learn() -> None:
-    outcomes = drawn(400)
+def test_the_logistic_curve_equals_that_of_scikit_learn() -> None:
+    outcomes = random_outcomes(400)
     plain = np.column_stack([outcomes.scores, outcomes.margins])
     scaled = (plain - plain.mean(0)) / plain.std(0)
     oracle = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000).fit(scaled, outcomes.correct)
@@ -78,7 +78,7 @@ def test_the_logistic_curve_is_that_of_scikit_learn() -> None:
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_outcomes_all_alike_or_parted_cleanly_still_give_a_curve(right: bool) -> None:
+def test_equal_or_separable_outcomes_still_give_a_curve(right: bool) -> None:
     alike = outcomes_of([(number % 20, 1, right) for number in range(60)])
     parted = outcomes_of([(number % 20, 1, (number % 20 > 10) is right) for number in range(60)])
 
@@ -90,7 +90,7 @@ def test_outcomes_all_alike_or_parted_cleanly_still_give_a_curve(right: bool) ->
 
 
 def test_the_better_method_on_held_out_mentions_is_kept() -> None:
-    outcomes = drawn(2_000)  # the lead matters, and only Platt's curve reads it
+    outcomes = random_outcomes(2_000)  # the lead matters, and only Platt's curve reads it
 
     best = fit(outcomes)
 
@@ -100,8 +100,8 @@ def test_the_better_method_on_held_out_mentions_is_kept() -> None:
     )
 
 
-def test_held_out_confidence_does_not_know_the_mention_itself() -> None:
-    """Each mention comes twice, right or wrong by a coin: who sees its twin would be sure."""
+def test_equal_mentions_are_held_out_together() -> None:
+    """Each mention occurs twice with a random outcome, which a curve fitted on its copy would predict."""
     rng = np.random.default_rng(1)
     right = np.repeat(rng.random(300) < 0.5, 2)
     scores = np.repeat(rng.random(300), 2)
@@ -112,8 +112,8 @@ def test_held_out_confidence_does_not_know_the_mention_itself() -> None:
     assert brier(held_out, right) > 0.24
 
 
-def test_calibrated_confidence_is_closer_to_the_truth_than_the_score() -> None:
-    outcomes = drawn(3_000)
+def test_confidence_has_a_lower_error_than_the_score() -> None:
+    outcomes = random_outcomes(3_000)
 
     held_out = fit(outcomes).held_out
 
@@ -127,19 +127,19 @@ def test_calibrated_confidence_is_closer_to_the_truth_than_the_score() -> None:
 
 def test_too_few_mentions_are_refused() -> None:
     with pytest.raises(SapbertError, match="at least 50 mentions with a candidate, got 49"):
-        fit(drawn(49))
+        fit(random_outcomes(49))
 
 
-def test_a_single_mention_many_times_is_refused() -> None:
-    outcomes = drawn(60)._replace(texts=["same"] * 60)
+def test_repetitions_of_one_mention_are_refused() -> None:
+    outcomes = random_outcomes(60)._replace(texts=["same"] * 60)
 
     with pytest.raises(SapbertError, match="all equal"):
         fit(outcomes)
 
 
 @pytest.mark.parametrize("method", [Method.PLATT, Method.ISOTONIC])
-def test_a_curve_survives_json(method: Method) -> None:
-    outcomes = drawn(200)
+def test_a_curve_can_be_stored_as_json(method: Method) -> None:
+    outcomes = random_outcomes(200)
     curve = fit(outcomes, method).curve
 
     again = load_curve(method, json.loads(json.dumps(curve.parameters())))
@@ -161,7 +161,7 @@ def test_reliability_counts_every_answer_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30))
-def test_a_cut_tells_what_a_plain_count_would(rows: list[tuple[int, bool]]) -> None:
+def test_threshold_points_equal_a_plain_count(rows: list[tuple[int, bool]]) -> None:
     confidence: NDArray[np.float64] = np.array([own for own, _ in rows]) / 5
     right = np.array([own for _, own in rows])
 
@@ -174,7 +174,7 @@ def test_a_cut_tells_what_a_plain_count_would(rows: list[tuple[int, bool]]) -> N
         assert cut.coverage == pytest.approx(left.sum() / (len(rows) + 3))
 
 
-def test_the_cut_that_answers_most_is_chosen() -> None:
+def test_the_lowest_sufficient_threshold_is_chosen() -> None:
     confidence = np.repeat([0.9, 0.8, 0.7, 0.6, 0.5], 50)
     right = np.repeat([True, True, False, True, False], 50)
     found = threshold_points(confidence, right, mentions=250)
@@ -183,15 +183,15 @@ def test_the_cut_that_answers_most_is_chosen() -> None:
     assert choose_threshold(found, 0.9).threshold == 0.8
 
 
-def test_a_precision_out_of_reach_is_told_with_the_best() -> None:
-    """The one answer that is surely right is too few to go by."""
+def test_the_error_for_an_unreachable_precision_names_the_highest() -> None:
+    """A single correct answer is not enough to estimate precision."""
     confidence, right = np.append(np.full(99, 0.5), 0.9), np.append(np.arange(99) < 49, True)
 
     with pytest.raises(ConfigError, match=r"0\.99.*0\.500, with a coverage of 100%"):
         choose_threshold(threshold_points(confidence, right, mentions=100), 0.99)
 
 
-def test_curves_are_told_by_name() -> None:
+def test_an_unknown_method_is_refused() -> None:
     assert isinstance(load_curve("platt", {"intercept": 0, "score": 1, "lead": 0}), Platt)
     assert isinstance(load_curve("isotonic", {"scores": [0.5], "values": [1.0]}), Isotonic)
     with pytest.raises(ValueError, match="unknown method"):

@@ -1,4 +1,4 @@
-"""Short forms of documents, and mentions written out with them."""
+"""Abbreviations defined in documents, and their expansion in mentions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_definition_is_found(document: str, short: str, long: str) -> None:
         "(AB",
     ],
 )
-def test_other_parentheses_define_nothing(document: str) -> None:
+def test_other_parentheses_are_no_definitions(document: str) -> None:
     assert find_abbreviations(document) == {}
 
 
@@ -54,7 +54,7 @@ def test_the_first_definition_counts() -> None:
     assert find_abbreviations(document) == {"CP": "Cleft palate"}
 
 
-def test_a_long_form_is_written_out_itself() -> None:
+def test_short_forms_in_a_long_form_are_expanded() -> None:
     document = "Familial adenomatous polyposis (FAP) and attenuated FAP (AFAP) differ."
 
     assert find_abbreviations(document)["AFAP"] == "attenuated Familial adenomatous polyposis"
@@ -73,7 +73,7 @@ def test_a_long_form_is_written_out_itself() -> None:
         ("", ""),
     ],
 )
-def test_whole_short_forms_of_a_mention_are_written_out(mention: str, expanded: str) -> None:
+def test_only_whole_short_forms_are_expanded(mention: str, expanded: str) -> None:
     known = {
         "GH": "growth hormone",
         "HIV": "human immunodeficiency virus",
@@ -95,15 +95,15 @@ def test_without_definitions_nothing_changes(mention: str) -> None:
     assert expand(mention, {}) == mention
 
 
-def test_a_hostile_document_ends() -> None:
+def test_a_hostile_document_is_processed_in_time() -> None:
     find_abbreviations("(" * 100_000 + " " * 100_000 + "(a" * 50_000 + "long form (LF)" * 5_000)
 
 
 @pytest.mark.shared_data
-def test_on_real_abstracts_nearly_all_short_forms_of_the_benchmark_are_written_out_alike(
+def test_nearly_all_abbreviations_in_real_abstracts_are_expanded_as_in_the_benchmark(
     shared_data: Path,
 ) -> None:
-    """The benchmark's own were found by Ab3P, another program with other rules."""
+    """Those of the benchmark were found by Ab3P, which has other rules."""
     documents: dict[str, str] = defaultdict(str)
     with gzip.open(shared_data / "raw" / "NCBItestset_corpus.txt.gz", "rt", encoding="utf-8") as corpus:
         for line in corpus:

@@ -1,4 +1,4 @@
-"""Mentions of several concepts."""
+"""Composite mentions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_composite_mention_is_split(mention: str, parts: list[str]) -> None:
         "x and y " * 1000,
     ],
 )
-def test_whatever_is_not_understood_stays_whole(mention: str) -> None:
+def test_other_mentions_are_not_split(mention: str) -> None:
     assert split_composite(mention) == [mention]
 
 
@@ -74,7 +74,7 @@ words = st.sampled_from(["and", "or", "of the", "breast", "cancer", "/", ",", "-
 
 
 @given(st.lists(words, max_size=9))
-def test_a_mention_is_whole_or_at_least_two_parts_made_of_its_words(words: list[str]) -> None:
+def test_parts_consist_of_words_of_the_mention(words: list[str]) -> None:
     mention = " ".join(words)
 
     parts = split_composite(mention)
@@ -85,7 +85,7 @@ def test_a_mention_is_whole_or_at_least_two_parts_made_of_its_words(words: list[
 
 
 @pytest.mark.shared_data
-def test_on_real_mentions_most_coordinations_are_split_as_annotators_did(shared_data: Path) -> None:
+def test_most_real_composites_are_split_as_by_annotators(shared_data: Path) -> None:
     rows = []
     for part in ("train", "dev", "test"):
         path = shared_data / f"benchmarks/ncbi-disease/{part}.tsv.gz"

@@ -1,4 +1,4 @@
-"""MentionStream made ready for linking."""
+"""Preprocessing of a stream of mentions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def table(*rows: tuple[str, str | None]) -> MentionStream:
     return MentionStream(made, "mention", ("mention", "text"))
 
 
-def test_short_forms_of_the_document_are_written_out_and_shown() -> None:
+def test_abbreviations_are_expanded_and_added_as_a_column() -> None:
     prepared = expand_mentions(table(("FAP", DOCUMENT), ("FAP", None), ("FAP", "")), "text")
 
     assert prepared.columns == ("mention", "text", "expanded")
@@ -44,7 +44,7 @@ def test_a_name_is_not_split() -> None:
     assert [row.mention for row in prepared.rows] == ["cleft lip and cleft palate"]
 
 
-def test_written_out_mentions_are_split() -> None:
+def test_expanded_mentions_are_split() -> None:
     document = "breast and ovarian cancer (BOC)"
 
     prepared = split_mentions(expand_mentions(table(("BOC", document)), "text"), lambda _: False)
@@ -52,18 +52,18 @@ def test_written_out_mentions_are_split() -> None:
     assert [row.mention for row in prepared.rows] == ["breast cancer", "ovarian cancer"]
 
 
-def test_typed_inputs_stay_typed() -> None:
+def test_the_schema_of_a_typed_input_is_kept() -> None:
     typed = MentionStream(iter(()), "mention", ("mention",), {"mention": pl.String})
 
     assert split_mentions(typed, bool).schema == {"mention": pl.String, "part": pl.String}
 
 
-def test_a_missing_document_column_is_told_with_the_nearest() -> None:
+def test_a_missing_document_column_is_reported_with_the_most_similar() -> None:
     with pytest.raises(ConfigError, match=r"no column 'txt'.*did you mean 'text'"):
         expand_mentions(table(), "txt")
 
 
-def test_a_column_that_would_be_written_over_is_refused() -> None:
+def test_an_input_column_with_a_reserved_name_is_refused() -> None:
     taken = MentionStream(iter(()), "mention", ("mention", "part"))
 
     with pytest.raises(ConfigError, match="column 'part'"):

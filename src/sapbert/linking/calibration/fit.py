@@ -80,10 +80,12 @@ def _gold(name_table: NameTable, labelled: Sequence[LabelledMention]) -> list[La
 def _outcomes(linker: Linker, gold: Sequence[LabelledMention], settings: CalibrateSettings) -> Outcomes:
     texts = [mention.text for mention in gold]
     linked = linker.link(texts, settings=LinkSettings(k=2, exact=settings.exact))
-    answered = [(mention, candidates) for mention, candidates in zip(gold, linked, strict=True) if candidates]
-    scores = np.array([candidates[0].score for _, candidates in answered], np.float64)
-    second = np.array([own[1].score if len(own) > 1 else 0.0 for _, own in answered], np.float64)
-    correct = np.array([own[0].concept_id in mention.concept_ids for mention, own in answered], np.bool_)
+    answered = [(mention, ranked) for mention, ranked in zip(gold, linked, strict=True) if ranked]
+    scores = np.array([ranked[0].score for _, ranked in answered], np.float64)
+    second = np.array([ranked[1].score if len(ranked) > 1 else 0.0 for _, ranked in answered], np.float64)
+    correct = np.array(
+        [ranked[0].concept_id in mention.concept_ids for mention, ranked in answered], np.bool_
+    )
     return Outcomes(scores, scores - second, correct, [mention.text for mention, _ in answered])
 
 
@@ -132,7 +134,7 @@ def _scored_rows(
     first_links = name_table.link_offsets[np.maximum(found.rows, 0)]
     concepts = name_table.link_concepts[first_links]  # (mentions, width)
     gold_concepts = [name_table.concepts_of(sorted(mention.concept_ids)) for mention in gold]
-    correct = np.array([np.isin(own, right) for own, right in zip(concepts, gold_concepts, strict=True)])
+    correct = np.array([np.isin(row, right) for row, right in zip(concepts, gold_concepts, strict=True)])
     return found, correct & (found.rows >= 0)
 
 

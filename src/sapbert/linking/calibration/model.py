@@ -222,7 +222,7 @@ def reliability(confidence: Floats, correct: NDArray[np.bool_]) -> list[Reliabil
 def calibration_error(confidence: Floats, correct: NDArray[np.bool_]) -> float:
     """Return the expected calibration error over ten bins."""
     bins = reliability(confidence, correct)
-    return sum(own.answers * abs(own.confidence - own.accuracy) for own in bins) / len(confidence)
+    return sum(each.answers * abs(each.confidence - each.accuracy) for each in bins) / len(confidence)
 
 
 def reliability_report(outcomes: Outcomes, held_out: Floats) -> dict[str, Any]:
@@ -236,8 +236,8 @@ def reliability_report(outcomes: Outcomes, held_out: Floats) -> dict[str, Any]:
             "score": calibration_error(scores, correct),
             "confidence": calibration_error(held_out, correct),
         },
-        "reliability": [own.report() for own in reliability(held_out, correct)],
-        "reliability of the score": [own.report() for own in reliability(scores, correct)],
+        "reliability": [each.report() for each in reliability(held_out, correct)],
+        "reliability of the score": [each.report() for each in reliability(scores, correct)],
     }
 
 

@@ -56,7 +56,7 @@ def read_mention_table(path: Path, column: str | None, inputs: InputReader) -> M
 
 
 def mention_text(value: object) -> str | None:
-    """Return a cell as the text of a mention; empty for null, None if it is no string or number."""
+    """Return a cell as the text of a mention; empty for null, None if it is not a string or number."""
     if value is None or isinstance(value, str):
         return value or ""
     return str(value) if isinstance(value, int | float) else None
