@@ -31,7 +31,7 @@ from sapbert.settings_file import combine_settings, known_values, read_toml
 from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings
 from sapbert.training.alignment.trainer import KIND, train
-from sapbert.training.distributed import joined, world
+from sapbert.training.distributed import process_group, world
 from sapbert.training.loop import METRICS, OnStep
 from sapbert.training.metrics import read_metrics
 from sapbert.training.settings import TrainSettings
@@ -106,7 +106,7 @@ def run_sweep(
         if folder.exists() and not overwrite
     }
     train_cell = partial(train, pairs, base, resume=not overwrite, overwrite=overwrite)
-    with joined(device):
+    with process_group(device):
         is_main = world()[0] == 0
         for number, (folder, settings) in enumerate(folders.items(), 1):
             if folder not in results:

@@ -74,10 +74,10 @@ class Checkpoints:
             shutil.rmtree(old, ignore_errors=True)
 
     def newest(self, settings: Mapping[str, Any]) -> tuple[int, dict[str, Any]] | None:
-        """Load the newest checkpoint that is whole; None where there is none.
+        """Load the newest complete checkpoint; None if there is none.
 
-        A damaged one is passed over with a warning. One made with other settings is refused: what follows
-        would be neither the one run nor the other.
+        A damaged one is skipped with a warning. One with other settings is refused, as the result would
+        belong to neither run.
         """
         for path in reversed(self._all()):
             try:

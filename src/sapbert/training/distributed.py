@@ -1,9 +1,9 @@
-"""Several processes, one objective: embeddings of all processes, gathered with gradient.
+"""Train one batch with several processes: gather the embeddings of all processes, with gradient.
 
-Under `torchrun` each process encodes its own names, and all compute the loss of the whole batch. Its
-gradient must travel back to the process that encoded a name; gathering without it silently changes the
-objective. Summed over processes, parameter gradients are then those of one process with the whole batch,
-for every loss: some are means over pairs or triplets that cannot be split by process.
+Under `torchrun` each process encodes its part of the names, and all compute the loss of the whole batch. The
+gradient must flow back to the process that encoded a name; gathering without it silently changes the
+objective. The sum of parameter gradients over processes then equals the gradient of one process with the
+whole batch, for every loss: some losses are means over pairs or triplets that cannot be split by process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def world() -> tuple[int, int]:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[None]:
-    """Join the other processes where `torchrun` started several."""
+def process_group(device: torch.device) -> Iterator[None]:
+    """Join the process group if `torchrun` started several processes."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or distributed.is_initialized():
         yield
         return
-    # Tensors on the CPU, such as that of `any_process`, are then sent without waiting for the GPU.
+    # With gloo for the CPU, the flag of `any_process` is sent without waiting for the GPU.
     distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield
@@ -40,43 +40,43 @@ def joined(device: torch.device) -> Iterator[None]:
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, own: Tensor) -> Tensor:
+    def forward(ctx: Any, local: Tensor) -> Tensor:
         rank, processes = world()
-        ctx.own = slice(rank * len(own), (rank + 1) * len(own))
-        everyone = [torch.empty_like(own) for _ in range(processes)]
-        distributed.all_gather(everyone, own.contiguous())
-        return torch.cat(everyone)
+        ctx.local = slice(rank * len(local), (rank + 1) * len(local))
+        parts = [torch.empty_like(local) for _ in range(processes)]
+        distributed.all_gather(parts, local.contiguous())
+        return torch.cat(parts)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         total = gradients[0].contiguous().clone()
         distributed.all_reduce(total)
-        return total[ctx.own]
+        return total[ctx.local]
 
 
-def gather(own: Tensor) -> Tensor:
-    """The embeddings of all processes, in order of rank.  # (own, dim) -> (all, dim)"""
-    gathered: Tensor = own if world()[1] == 1 else _Gather.apply(own)  # type: ignore[no-untyped-call]
+def gather(local: Tensor) -> Tensor:
+    """Return the embeddings of all processes, in order of rank.  # (local, dim) -> (all, dim)"""
+    gathered: Tensor = local if world()[1] == 1 else _Gather.apply(local)  # type: ignore[no-untyped-call]
     return gathered
 
 
-def any_process(asked: bool) -> bool:  # noqa: FBT001 - a value, not a switch
-    """Tell whether any process says yes, so that all do the same."""
+def any_process(flag: bool) -> bool:  # noqa: FBT001 - a value, not a switch
+    """Return whether the flag is set in any process, so that all processes do the same."""
     if world()[1] == 1:
-        return asked
-    flag = torch.tensor(int(asked))
-    distributed.all_reduce(flag, op=distributed.ReduceOp.MAX)
-    return bool(flag.item())
+        return flag
+    total = torch.tensor(int(flag))
+    distributed.all_reduce(total, op=distributed.ReduceOp.MAX)
+    return bool(total.item())
 
 
 def wait_for_all() -> None:
-    """Go on when every process is here."""
+    """Wait until every process has called this."""
     if world()[1] > 1:
         distributed.barrier()
 
 
 def local_device() -> torch.device:
-    """The device of this process: a GPU of its own where there are any."""
+    """Return the device of this process: its own GPU, or the CPU if there is no GPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
@@ -85,7 +85,7 @@ def local_device() -> torch.device:
 
 
 def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Add up the gradients of all processes, in one message."""
+    """Sum the gradients of all processes, in one message."""
     if world()[1] == 1:
         return
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]

@@ -27,7 +27,7 @@ from sapbert.protocols import Encoder
 from sapbert.resumable import refuse_interrupted, run_folder
 from sapbert.training.checkpoints import Checkpoints
 from sapbert.training.delayed_metrics import DelayedMetrics
-from sapbert.training.distributed import any_process, joined, sum_gradients, wait_for_all, world
+from sapbert.training.distributed import any_process, process_group, sum_gradients, wait_for_all, world
 from sapbert.training.metrics import Metrics, read_metrics, write_metrics
 from sapbert.training.objective import LEARNING_RATE_FACTOR, Objective, StepReport, TrainingStep
 from sapbert.training.settings import LoopSettings
@@ -59,7 +59,7 @@ def run_training(
     With `resume`, continue from the newest complete checkpoint of the interrupted run for `target`.
     """
     folder = run_folder(target)
-    with joined(device), _Interruption() as interruption:
+    with process_group(device), _Interruption() as interruption:
         first = world()[0] == 0
         if first:
             _refuse_occupied(target, folder, resume=resume, overwrite=overwrite)

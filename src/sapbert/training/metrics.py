@@ -1,4 +1,4 @@
-"""What a run measures, a JSON object a line: easy to plot, and whole after a crash but for the last line."""
+"""Metrics of a run, one JSON object per line: easy to plot, and after a crash only the last line is lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Metrics:
-    """Appends measurements to a file; a resumed run drops those of steps it will repeat."""
+    """Appends metrics to a file. A resumed run removes those of steps that it will repeat."""
 
     def __init__(self, path: Path, *, after: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -17,7 +17,7 @@ class Metrics:
         self._file = open(path, "a", encoding="utf-8")
 
     def add(self, step: int, figures: Mapping[str, float]) -> None:
-        """Append what was measured after `step` steps."""
+        """Append the metrics after `step` steps."""
         self._file.write(json.dumps({"step": step, **figures}) + "\n")
         self._file.flush()
 
@@ -34,7 +34,7 @@ def write_metrics(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read a metrics file up to the first line that is not whole; none where there is no file."""
+    """Read a metrics file up to the first incomplete line; a missing file has no rows."""
     rows: list[dict[str, Any]] = []
     if path.exists():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -1,4 +1,4 @@
-"""The model card: what a trained encoder is, what it was made from and what was measured."""
+"""Model cards of trained encoders and rerankers: use, training data, settings and metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ base_model: {base}
 
 # A biomedical name encoder
 
-`{base}` after {method} with sapbert {version}: names of one concept lie close together by cosine.
+`{base}` after {method} with sapbert {version}: names of one concept have a high cosine similarity.
 
 ## Use
 
@@ -31,13 +31,13 @@ base_model: {base}
 
 {data}
 
-The licence of the vocabulary the names come from may bind this model too.
+The licence of the vocabulary that the names come from may also apply to this model.
 
 ## Settings
 
 {settings}
 
-## Measured
+## Metrics
 
 {measured}
 """
@@ -53,41 +53,42 @@ tags:
 
 # A reranker of biomedical names
 
-`{base}` trained with sapbert {version} to read a mention beside the name of a candidate, as a
-cross-encoder, and to say how well they fit.
+`{base}` trained with sapbert {version} as a cross-encoder: it reads a mention together with the name
+of a candidate and scores how well they match.
 
 ## Use
 
-`sapbert export` writes it for use without torch; `link --reranker` and `evaluate --reranker` take that.
+`sapbert export` exports it for use without torch; give the result to `link --reranker` or
+`evaluate --reranker`.
 
 ## Data
 
 {data}
 
-The licence of the vocabulary the names come from may bind this model too.
+The licence of the vocabulary that the names come from may also apply to this model.
 
 ## Settings
 
 {settings}
 
-## Measured
+## Metrics
 
-Of mentions held out of training, `held_out_found` is the share with a right candidate, and
-`held_out_first` with a right one first; before the first step that is the order of the search.
+On mentions held out of training, `held_out_found` is the fraction with a correct candidate and
+`held_out_first` the fraction with a correct candidate first; step 0 is the ranking of the search.
 
 {measured}
 """
 _RETRIEVAL = (
-    "`retrieval` is the share of held-out concepts, none of whose names was trained on, "
-    "whose name finds its synonym first."
+    "`retrieval` is the fraction of held-out concepts, none of whose names was trained on, "
+    "for which a name retrieves its synonym first."
 )
 _OPEN = "`sapbert.encoder.transformer.TransformerEncoder.open` opens this folder"
-_ORDINARY = f"{_OPEN}; so does sentence-transformers, where pooling is cls or mean."
+_PLAIN = f"{_OPEN}; so does sentence-transformers if the pooling is cls or mean."
 _USE = {
-    "none": _ORDINARY,
-    "lora": f"{_ORDINARY} Low-rank updates are merged into the weights; `adapter/` has them apart, for peft.",
-    "pfeiffer": f"{_OPEN} and puts the adapters in it on their base. Neither transformers nor "
-    "sentence-transformers can: the adapters are no part of an ordinary model.",
+    "none": _PLAIN,
+    "lora": f"{_PLAIN} LoRA updates are merged into the weights; `adapter/` has them separately, for peft.",
+    "pfeiffer": f"{_OPEN} and adds its adapters to their base. transformers and sentence-transformers "
+    "cannot open it, as they do not support these adapters.",
 }
 
 
@@ -100,7 +101,7 @@ def model_card(
     *,
     adapter: AdapterName = "none",
 ) -> str:
-    """Write the card of a model trained from `base` by `method` on what `data` says."""
+    """Return the card of a model trained from `base` by `method`; `data` describes the training data."""
     return _TEMPLATE.format(
         base=base,
         method=method,
@@ -109,26 +110,26 @@ def model_card(
         use=_USE[adapter],
         data=data,
         settings=_table(("setting", "value"), [(name, str(value)) for name, value in settings.items()]),
-        measured=_measured(metrics),
+        measured=_metrics_table(metrics),
     )
 
 
 def reranker_card(
     base: str, data: str, settings: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Write the card of a reranker trained from `base` on what `data` says."""
+    """Return the card of a reranker trained from `base`; `data` describes the training data."""
     rows = [(name, str(value)) for name, value in settings.items()]
     return _RERANKER.format(
         base=base,
         version=__version__,
         data=data,
         settings=_table(("setting", "value"), rows),
-        measured=_measured(metrics),
+        measured=_metrics_table(metrics),
     )
 
 
 def pairs_data(pairs: Pairs) -> str:
-    """Say what pairs were trained on."""
+    """Describe the training pairs."""
     counts, inputs = pairs.manifest.counts, pairs.manifest.inputs
     return (
         f"{counts['pairs']:,} pairs of {counts['names']:,} names of {counts['concepts']:,} concepts, "
@@ -137,15 +138,15 @@ def pairs_data(pairs: Pairs) -> str:
 
 
 def input_list(inputs: Mapping[str, Any]) -> str:
-    """List what an artifact was made from."""
+    """Return the inputs of an artifact as a Markdown list."""
     return "\n".join(f"- {name}: {record}" for name, record in inputs.items())
 
 
-def _measured(metrics: Sequence[Mapping[str, Any]]) -> str:
-    # What is measured before the first step stands alone in its row, which tells it from figures of steps.
+def _metrics_table(metrics: Sequence[Mapping[str, Any]]) -> str:
+    # Rows without a loss are evaluations before the first step; their metrics are those of all evaluations.
     names = sorted({name for row in metrics if "loss" not in row for name in row} - {"step"})
     if not names:
-        return "Nothing was held out, so nothing was measured."
+        return "No data was held out, so there are no metrics."
     rows = [
         (f"{row['step']:,}", *(f"{row[name]:.3f}" if name in row else "" for name in names))
         for row in metrics

@@ -1,4 +1,4 @@
-"""The figures of a run as TensorBoard reads them, beside the metrics that are always written."""
+"""Write the metrics of a run for TensorBoard, in addition to `metrics.jsonl`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def tensorboard(folder: Path) -> Iterator[OnStep]:
-    """Give out a callback for `trainer.train` that writes what it is told below `folder`."""
+    """Return a callback for `on_step` of training that writes metrics to `folder`."""
     with needing("tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
     writer: SummaryWriter | None = None
@@ -26,8 +26,8 @@ def tensorboard(folder: Path) -> Iterator[OnStep]:
         def write(done: int, _total: int, figures: Mapping[str, float]) -> None:
             nonlocal writer
             if writer is None:
-                # Opened by the first figures: of several processes only one is told any. A resumed run
-                # repeats steps, and what was written of them before is to be forgotten.
+                # Opened with the first metrics, as only one of several processes gets any. A resumed run
+                # repeats steps; `purge_step` discards what was written for them before.
                 writer = stack.enter_context(SummaryWriter(str(folder), purge_step=done))
             for name, value in figures.items():
                 writer.add_scalar(name, value, done)

@@ -34,7 +34,7 @@ def _update(
     beta2,
     epsilon,
     decay,
-    HALF: tl.constexpr,  # noqa: N803 - Triton's convention for compile-time constants
+    HALF: tl.constexpr,  # noqa: N803 - Triton's convention for constants
     COPIES: tl.constexpr,  # noqa: N803
     ROWS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803

@@ -1,11 +1,11 @@
-"""Attention within names that share rows, in Triton, which comes with torch where there is a GPU.
+"""Attention within names that share rows, in Triton.
 
-Written out as torch's operations it is ten kernels a layer that each pass (rows, heads, width, width) numbers
-through memory, which takes longer than the products. Here one program takes one head of one row: its scores
-(64 x 64) never leave the chip, and the chances are computed again for the gradient.
+With torch operations it is ten kernels per layer, each of which moves (rows, heads, width, width) numbers
+through memory, which takes longer than the matrix products. Here one program computes one head of one row:
+its scores (64 x 64) never leave the chip, and the attention weights are recomputed for the gradient.
 
-Dropout is drawn from a hash of a seed and the place of a score: what forward dropped, backward must drop too,
-and a seed that lies on the device lets a captured graph drop others with each replay.
+Dropout is a hash of a seed and the index of a score: the backward pass must drop what the forward pass
+dropped, and with a seed on the device each replay of a CUDA graph drops others.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sapbert.gpu.kernels.elementwise import kept
+from sapbert.gpu.kernels.elementwise import dropout_factors
 
-_WIDE = 64
-"""Rows up to this width keep four warps busy."""
+_FOUR_WARPS_WIDTH = 64
+"""Rows up to this width use four warps, wider ones eight."""
 _REGISTERS = 160
-"""Of a thread at most, so that three programs have room beside each other."""
+"""Maximum per thread, so that three programs fit on a multiprocessor."""
 
 
 @triton.jit
-def _chances(query, key, name, scale):
+def _attention_weights(query, key, name, scale):
     """Softmax over the tokens of the same name.  # (width, width)"""
     scores = tl.dot(query, tl.trans(key)) * scale
     scores = tl.where(name[:, None] == name[None, :], scores, -float("inf"))
@@ -35,19 +35,19 @@ def _chances(query, key, name, scale):
 
 
 @triton.jit
-def _factors(seeds, program, limit, factor, WIDTH: tl.constexpr):  # noqa: N803 - Triton's way to write
-    """What each chance is multiplied with.  # (width, width)"""
+def _factors(seeds, program, limit, factor, WIDTH: tl.constexpr):  # noqa: N803 - Triton's convention for constants
+    """Return the dropout factor of each attention weight.  # (width, width)"""
     row = tl.arange(0, WIDTH)
-    place = (program * WIDTH + row[:, None]) * WIDTH + row[None, :]
-    return kept(tl.load(seeds).to(tl.uint32), place, limit, factor)
+    index = (program * WIDTH + row[:, None]) * WIDTH + row[None, :]
+    return dropout_factors(tl.load(seeds).to(tl.uint32), index, limit, factor)
 
 
 @triton.jit
 def _biased(product, bias, at, column):
-    """Read a product with its bias."""
-    found = tl.load(product + at)
-    added = found.to(tl.float32) + tl.load(bias + column).to(tl.float32)[None, :]
-    return added.to(found.dtype)
+    """Load a matrix product and add its bias."""
+    value = tl.load(product + at)
+    biased = value.to(tl.float32) + tl.load(bias + column).to(tl.float32)[None, :]
+    return biased.to(value.dtype)
 
 
 @triton.jit
@@ -60,7 +60,7 @@ def _forward(
     scale,
     limit,
     factor,
-    DIM: tl.constexpr,  # noqa: N803 - what is known when a kernel is made
+    DIM: tl.constexpr,  # noqa: N803 - Triton's convention for constants
     HEAD: tl.constexpr,  # noqa: N803
     WIDTH: tl.constexpr,  # noqa: N803
     DROPS: tl.constexpr,  # noqa: N803
@@ -70,11 +70,11 @@ def _forward(
     at = token[:, None] * (3 * DIM) + column[None, :]
     query, key = _biased(qkv, bias, at, column), _biased(qkv + DIM, bias + DIM, at, column)
     value = _biased(qkv + 2 * DIM, bias + 2 * DIM, at, column)
-    chances = _chances(query, key, tl.load(names + token), scale)
+    weights = _attention_weights(query, key, tl.load(names + token), scale)
     if DROPS:
-        chances = chances * _factors(seeds, row * (DIM // HEAD) + head, limit, factor, WIDTH)
-    found = tl.dot(chances.to(value.dtype), value)
-    tl.store(out + token[:, None] * DIM + column[None, :], found.to(value.dtype))
+        weights = weights * _factors(seeds, row * (DIM // HEAD) + head, limit, factor, WIDTH)
+    attended = tl.dot(weights.to(value.dtype), value)
+    tl.store(out + token[:, None] * DIM + column[None, :], attended.to(value.dtype))
 
 
 @triton.jit
@@ -99,23 +99,23 @@ def _backward(
     at = token[:, None] * (3 * DIM) + column[None, :]
     query, key = _biased(qkv, bias, at, column), _biased(qkv + DIM, bias + DIM, at, column)
     value = _biased(qkv + 2 * DIM, bias + 2 * DIM, at, column)
-    given = tl.load(gradient + token[:, None] * DIM + column[None, :])
-    chances = _chances(query, key, tl.load(names + token), scale)
-    wanted = tl.dot(given, tl.trans(value))
-    dropped = chances
+    of_output = tl.load(gradient + token[:, None] * DIM + column[None, :])
+    weights = _attention_weights(query, key, tl.load(names + token), scale)
+    of_weights = tl.dot(of_output, tl.trans(value))
+    dropped = weights
     if DROPS:
         factors = _factors(seeds, row * (DIM // HEAD) + head, limit, factor, WIDTH)
-        dropped, wanted = chances * factors, wanted * factors
-    of_value = tl.dot(tl.trans(dropped.to(value.dtype)), given)
+        dropped, of_weights = weights * factors, of_weights * factors
+    of_value = tl.dot(tl.trans(dropped.to(value.dtype)), of_output)
     tl.store(out + at + 2 * DIM, of_value.to(value.dtype))
     tl.atomic_add(sums + 2 * DIM + column, tl.sum(of_value, 0), sem="relaxed")
-    scores = chances * (wanted - tl.sum(chances * wanted, 1)[:, None]) * scale
+    scores = weights * (of_weights - tl.sum(weights * of_weights, 1)[:, None]) * scale
     scores = scores.to(value.dtype)
     of_query = tl.dot(scores, key)
     tl.store(out + at, of_query.to(value.dtype))
     tl.atomic_add(sums + column, tl.sum(of_query, 0), sem="relaxed")
     of_key = tl.dot(tl.trans(scores), query)
-    # Nothing for the key's bias: it shifts all scores of a token alike, which a softmax does not see.
+    # The key's bias has no gradient: it shifts all scores of a token equally, which the softmax cancels.
     tl.store(out + at + DIM, of_key.to(value.dtype))
 
 
@@ -166,6 +166,6 @@ def _options(dim: int, heads: int, width: int, dropout: float) -> dict[str, Any]
         "HEAD": dim // heads,
         "WIDTH": width,
         "DROPS": dropout > 0,
-        "num_warps": 4 if width <= _WIDE else 8,
+        "num_warps": 4 if width <= _FOUR_WARPS_WIDTH else 8,
         "maxnreg": _REGISTERS,
     }

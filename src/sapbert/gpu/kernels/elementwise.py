@@ -1,11 +1,11 @@
-"""What lies between the matrix products of a layer, in Triton: one kernel a place and direction.
+"""Operations between the matrix products of a layer, in Triton, each with its gradient.
 
-Left to torch or its compiler these take a third of a step. Dropout draws ten rounds of a generator for every
-number where a hash does; a gradient's columns are added up by passes of their own, seven a layer; erf is
+With torch or its compiler these take a third of a step. Dropout draws ten rounds of a generator per number
+where a hash is enough; the columns of gradients are summed in separate passes, seven per layer; erf is
 computed to the last bit of a float32 that is then rounded to bfloat16. Here a bias is added where the product
-is read next, so the kernel that computes the product's gradient adds up the bias's on its way.
+is read next, so the kernel that computes the gradient of the product also sums that of the bias.
 
-Numbers are computed in float32 and kept as they come. Loaded only where a GPU is used.
+Computations are in float32; results have the type of the inputs.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ import triton.language as tl
 from torch import Tensor
 
 _ROWS, _WARPS = 1, 1
-"""Tokens that a program normalises, and groups of threads that do so."""
+"""Tokens and warps per program of the layer norm."""
 _SUMMED_ROWS, _SUMMED_TILES, _SUMMED_WARPS, _SUMMED_STAGES = 2, 6, 2, 1
-"""The same for the gradient: at once, and times, as each program adds to the sums once."""
+"""For its gradient: tokens per tile, tiles per program (each program adds to the sums once), warps and
+stages."""
 _TOKENS, _COLUMNS = 4, 1024
-"""A program of the activation takes so many tokens and columns."""
+"""Tokens and columns per program of GELU."""
 _BACK_TOKENS, _BACK_COLUMNS, _TILES, _BACK_WARPS, _BACK_STAGES = 2, 1024, 8, 4, 2
-"""The same for the gradient, and so many times."""
+"""For its gradient: tokens and columns per tile, tiles per program, warps and stages."""
 
 
 @triton.jit
-def kept(seed, place, limit, factor):
-    """What each number is multiplied with: 0 where it is dropped."""
-    # The finaliser of MurmurHash3 without its last step, which mixes lower bits: eight operations, where
-    # Triton's own generator takes a hundred. Compared as it is, for to make it a float costs as much again.
-    mixed = (place.to(tl.uint32) * 0x9E3779B1) ^ seed
+def dropout_factors(seed, index, limit, factor):
+    """Return the factor of each number: 0 if it is dropped."""
+    # The finalizer of MurmurHash3 without its last step, which mixes lower bits: eight operations, where
+    # Triton's generator needs a hundred. Compared as an integer, since conversion to float would cost as much
+    # again.
+    mixed = (index.to(tl.uint32) * 0x9E3779B1) ^ seed
     mixed = (mixed ^ (mixed >> 16)) * 0x85EBCA6B
     mixed = (mixed ^ (mixed >> 13)) * 0xC2B2AE35
     return tl.where(mixed < limit.to(tl.uint32), 0.0, factor)
@@ -53,7 +55,7 @@ def _norm_forward(
     epsilon,
     limit,
     factor,
-    DIM: tl.constexpr,  # noqa: N803 - Triton's way to write what is known when a kernel is made
+    DIM: tl.constexpr,  # noqa: N803 - Triton's convention for constants
     BLOCK: tl.constexpr,  # noqa: N803
     ROWS: tl.constexpr,  # noqa: N803
     DROPS: tl.constexpr,  # noqa: N803
@@ -62,19 +64,19 @@ def _norm_forward(
     token, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     inside = column < DIM
     at, here = token[:, None] * DIM + column[None, :], (token < tokens)[:, None] & inside[None, :]
-    # Not `WHOLE`: the residual is in the product already, and no gradient needs what is normalised.
+    # Without `WHOLE` the product already contains the residual, and no gradient needs the sum.
     added = tl.load(product + at, here, 0.0).to(tl.float32)
     added += tl.load(bias + column, inside, 0.0).to(tl.float32)[None, :]
     if DROPS:
-        added *= kept(tl.load(seeds).to(tl.uint32), at, limit, factor)
+        added *= dropout_factors(tl.load(seeds).to(tl.uint32), at, limit, factor)
     if WHOLE:
         added += tl.load(residual + at, here, 0.0).to(tl.float32)
-    # As it is kept for the gradient.
+    # Rounded as it is stored for the gradient.
     added = added.to(out.dtype.element_ty).to(tl.float32)
     mean = tl.sum(added, 1) / DIM
-    apart = tl.where(inside[None, :], added - mean[:, None], 0.0)
-    scale = tl.rsqrt(tl.sum(apart * apart, 1) / DIM + epsilon)
-    found = apart * scale[:, None] * tl.load(gain + column, inside, 0.0).to(tl.float32)[None, :]
+    centered = tl.where(inside[None, :], added - mean[:, None], 0.0)
+    scale = tl.rsqrt(tl.sum(centered * centered, 1) / DIM + epsilon)
+    found = centered * scale[:, None] * tl.load(gain + column, inside, 0.0).to(tl.float32)[None, :]
     found += tl.load(shift + column, inside, 0.0).to(tl.float32)[None, :]
     tl.store(out + at, found.to(out.dtype.element_ty), here)
     if WHOLE:
@@ -119,25 +121,27 @@ def _norm_backward(
         given = tl.load(gradient + at, here, 0.0).to(tl.float32)
         normed = (tl.load(total + at, here, 0.0).to(tl.float32) - mean[:, None]) * scale[:, None]
         normed = tl.where(here, normed, 0.0)
-        weighed = given * weight[None, :]
-        along = tl.sum(weighed * normed, 1) / DIM
-        found = (weighed - (tl.sum(weighed, 1) / DIM)[:, None] - normed * along[:, None]) * scale[:, None]
+        weighted = given * weight[None, :]
+        projection = tl.sum(weighted * normed, 1) / DIM
+        found = (weighted - (tl.sum(weighted, 1) / DIM)[:, None] - normed * projection[:, None]) * scale[
+            :, None
+        ]
         tl.store(out + at, found.to(out.dtype.element_ty), here)
         if DROPS:
-            found *= kept(tl.load(seeds).to(tl.uint32), at, limit, factor)
+            found *= dropout_factors(tl.load(seeds).to(tl.uint32), at, limit, factor)
             tl.store(dropped + at, found.to(out.dtype.element_ty), here)
         of_bias += tl.where(here, found, 0.0)
         of_gain += given * normed
         of_shift += given
-    # Added up across threads but once.
+    # Summed across threads only once.
     tl.atomic_add(sums + column, tl.sum(of_bias, 0), inside, sem="relaxed")
     tl.atomic_add(sums + DIM + column, tl.sum(of_gain, 0), inside, sem="relaxed")
     tl.atomic_add(sums + 2 * DIM + column, tl.sum(of_shift, 0), inside, sem="relaxed")
 
 
 @triton.jit
-def _bell(value):
-    """The normal distribution's density, and its sum up to the value (Abramowitz and Stegun, 7.1.26)."""
+def _normal(value):
+    """Return density and cumulative distribution of the normal distribution (Abramowitz, Stegun 7.1.26)."""
     density = tl.exp(-0.5 * value * value)
     near = 1.0 / (1.0 + 0.23164189 * tl.abs(value))
     tail = near * (-0.284496736 + near * (1.421413741 + near * (-1.453152027 + near * 1.061405429)))
@@ -161,8 +165,8 @@ def _gelu_forward(
     here = (token < tokens)[:, None] & (column < WIDE)[None, :]
     value = tl.load(product + at, here, 0.0).to(tl.float32)
     value += tl.load(bias + column, column < WIDE, 0.0).to(tl.float32)[None, :]
-    _, share = _bell(value)
-    tl.store(out + at, (value * share).to(out.dtype.element_ty), here)
+    _, cumulative = _normal(value)
+    tl.store(out + at, (value * cumulative).to(out.dtype.element_ty), here)
 
 
 @triton.jit
@@ -186,21 +190,21 @@ def _gelu_backward(
         token = (tl.program_id(0) * TILES + tile) * ROWS + tl.arange(0, ROWS)
         at, here = token[:, None] * WIDE + column[None, :], (token < tokens)[:, None] & inside[None, :]
         value = tl.load(product + at, here, 0.0).to(tl.float32) + added
-        density, share = _bell(value)
-        found = tl.load(gradient + at, here, 0.0).to(tl.float32) * (share + value * density)
+        density, cumulative = _normal(value)
+        found = tl.load(gradient + at, here, 0.0).to(tl.float32) * (cumulative + value * density)
         tl.store(gradient + at, found.to(gradient.dtype.element_ty), here)
         of_bias += found
     tl.atomic_add(sums + column, tl.sum(of_bias, 0), inside, sem="relaxed")
 
 
 class Normed(NamedTuple):
-    """What `add_norm` found, and what its gradient needs."""
+    """Output of `add_norm`, and what its gradient needs."""
 
     out: Tensor
     total: Tensor
-    """What was normalised."""
+    """The sum that was normalized."""
     stats: Tensor
-    """Its mean and scale.  # (2, tokens)"""
+    """Mean and scale of the sum.  # (2, tokens)"""
 
 
 def add_norm(
@@ -213,7 +217,7 @@ def add_norm(
     epsilon: float,
     dropout: float,
 ) -> Normed:
-    """Add a bias, drop out, add the residual, normalise.  # (tokens, dim), ... -> (tokens, dim)"""
+    """Add a bias, apply dropout, add the residual, normalize.  # (tokens, dim), ... -> (tokens, dim)"""
     out, total = torch.empty_like(product), torch.empty_like(product)
     stats = torch.empty(2, len(product), dtype=torch.float32, device=product.device)
     arguments = product, bias, residual, *norm, bias if seed is None else seed, out, total, stats
@@ -222,14 +226,14 @@ def add_norm(
 
 
 def norm_in_place(total: Tensor, bias: Tensor, norm: tuple[Tensor, Tensor], *, epsilon: float) -> Tensor:
-    """Add a bias and normalise, where no gradient is asked for.  # (tokens, dim), ... -> (tokens, dim)"""
+    """Add a bias and normalize in place, without gradient.  # (tokens, dim), ... -> (tokens, dim)"""
     _norm(total, bias, total, *norm, bias, total, total, total, epsilon=epsilon, dropout=0.0, whole=False)
     return total
 
 
 def _norm(product: Tensor, *others: Tensor, epsilon: float, dropout: float, whole: bool) -> None:
     tokens, dim = product.shape
-    options = {**dropping(dim, dropout), "ROWS": _ROWS, "WHOLE": whole, "num_warps": _WARPS}
+    options = {**dropout_options(dim, dropout), "ROWS": _ROWS, "WHOLE": whole, "num_warps": _WARPS}
     grid = (triton.cdiv(tokens, _ROWS),)
     _norm_forward[grid](product, *others, tokens, epsilon, **options)
 
@@ -242,14 +246,14 @@ def add_norm_gradient(
     out = torch.empty_like(gradient)
     product = torch.empty_like(gradient) if dropout else out
     shape = {"ROWS": _SUMMED_ROWS, "TILES": _SUMMED_TILES, "STAGES": _SUMMED_STAGES}
-    options = {**dropping(dim, dropout), **shape, "num_warps": _SUMMED_WARPS}
+    options = {**dropout_options(dim, dropout), **shape, "num_warps": _SUMMED_WARPS}
     arguments = (normed.total, normed.stats, gain, gain if seed is None else seed, out, product, sums, tokens)
     _norm_backward[(triton.cdiv(tokens, _SUMMED_ROWS * _SUMMED_TILES),)](gradient, *arguments, **options)
     return out, product
 
 
 def gelu(product: Tensor, bias: Tensor) -> Tensor:
-    """Add a bias and activate.  # (tokens, wide), (wide,) -> (tokens, wide)"""
+    """Add a bias and apply GELU.  # (tokens, wide), (wide,) -> (tokens, wide)"""
     tokens, wide = product.shape
     out = torch.empty_like(product)
     grid = triton.cdiv(tokens, _TOKENS), triton.cdiv(wide, _COLUMNS)
@@ -258,7 +262,7 @@ def gelu(product: Tensor, bias: Tensor) -> Tensor:
 
 
 def gelu_gradient(gradient: Tensor, product: Tensor, bias: Tensor, sums: Tensor) -> Tensor:
-    """Turn `gradient` into that of the product, in its place; add the bias's to `sums` (wide,)."""
+    """Replace `gradient` by that of the product, in place; add that of the bias to `sums` (wide,)."""
     tokens, wide = product.shape
     grid = triton.cdiv(tokens, _BACK_TOKENS * _TILES), triton.cdiv(wide, _BACK_COLUMNS)
     shape = {"WIDE": wide, "ROWS": _BACK_TOKENS, "COLUMNS": _BACK_COLUMNS, "TILES": _TILES}
@@ -267,8 +271,8 @@ def gelu_gradient(gradient: Tensor, product: Tensor, bias: Tensor, sums: Tensor)
     return gradient
 
 
-def dropping(dim: int, dropout: float) -> dict[str, Any]:
-    """Tell kernels of rows of `dim` numbers what to drop."""
+def dropout_options(dim: int, dropout: float) -> dict[str, Any]:
+    """Return the options for dropout and size of kernels over rows of `dim` numbers."""
     return {
         "limit": int(dropout * 2**32),
         "factor": 1 / (1 - dropout),

@@ -1,9 +1,9 @@
-"""One layer of BERT as matrix products and four kernels, with its gradient written out; needs Triton.
+"""One layer of BERT as matrix products and four Triton kernels, with an explicit backward pass.
 
-Written out, since autograd would add up what comes back on two ways by a pass of its own: here the product
-adds to what is there. A bias is added by the kernel after its product, and that kernel's gradient adds up the
-bias's (`layer_kernels`). Where no gradient is asked for, the product that is activated does so itself, by
-tanh's formula, which differs from erf's by less than bfloat16 rounds.
+The backward pass is explicit because autograd would sum the two gradients of a residual in a separate pass;
+here the matrix product adds to the existing gradient. A bias is added by the kernel after its product, and
+the gradient of that kernel sums the gradient of the bias (`elementwise`). Without gradient, GELU is part of
+the matrix product, in the tanh approximation, which differs from erf by less than the rounding of bfloat16.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def fused_layer(
 def _inferred(
     hidden: Tensor, names: Tensor, picks: Tensor | None, weights: LayerWeights, config: LayerConfig
 ) -> Tensor:
-    """Compute a layer in the place of `hidden`: a copy of the residual would cost as much as adding to it."""
-    found = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **_attending(config))
+    """Compute a layer without gradient in place of `hidden`, as a copy of the residual would cost time."""
+    found = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **_attention_options(config))
     if picks is not None:
         hidden, found = hidden.index_select(0, picks), found.index_select(0, picks)
     norming = partial(norm_in_place, epsilon=config.epsilon)
@@ -75,7 +75,7 @@ class _Layer(torch.autograd.Function):
         weights = _weights(flat)
         norming: dict[str, Any] = {"epsilon": config.epsilon, "dropout": config.hidden_dropout}
         qkv = hidden @ weights.qkv[0].T
-        attended = attend(qkv, weights.qkv[1], names, _seed(seeds, 0), **_attending(config))
+        attended = attend(qkv, weights.qkv[1], names, _seed(seeds, 0), **_attention_options(config))
         residual = hidden
         if picks is not None:
             residual, attended = hidden.index_select(0, picks), attended.index_select(0, picks)
@@ -112,16 +112,16 @@ class _Layer(torch.autograd.Function):
         joined = product.T @ attended
         given = product @ weights.attention_output[0]
         if picks is not None:
-            residual, given = (_put_back(tensor, picks, len(hidden)) for tensor in (residual, given))
+            residual, given = (_scatter_picks(tensor, picks, len(hidden)) for tensor in (residual, given))
         seed, bias = _seed(seeds, 0), weights.qkv[1]
-        product = attend_gradient(given, qkv, bias, names, seed, of_qkv, **_attending(config))
+        product = attend_gradient(given, qkv, bias, names, seed, of_qkv, **_attention_options(config))
         looked = product.T @ hidden
         found = _flat(sums.to(hidden.dtype), looked, joined, raised, down)
         return residual.addmm_(product, weights.qkv[0]), None, None, None, None, *found
 
 
 def _flat(sums: Tensor, qkv: Tensor, joined: Tensor, up: Tensor, down: Tensor) -> list[Tensor]:
-    """Put gradients of matrices and what was added up beside them in the order of `LayerWeights`."""
+    """Return all gradients in the order of `LayerWeights`; `sums` has those of biases and norms."""
     dim, wide = len(joined), len(up)
     sizes = (dim, dim, dim, wide, dim, dim, dim, 3 * dim)
     bias_2, gain_2, shift_2, bias_up, bias_1, gain_1, shift_1, bias_qkv = sums.split(sizes)
@@ -132,7 +132,7 @@ def _weights(flat: tuple[Tensor, ...]) -> LayerWeights:
     return LayerWeights(*zip(flat[::2], flat[1::2], strict=True))
 
 
-def _attending(config: LayerConfig) -> dict[str, Any]:
+def _attention_options(config: LayerConfig) -> dict[str, Any]:
     return {"heads": config.heads, "width": config.width, "dropout": config.attention_dropout}
 
 
@@ -140,6 +140,6 @@ def _seed(seeds: Tensor | None, place: int) -> Tensor | None:
     return None if seeds is None else seeds[place : place + 1]
 
 
-def _put_back(picked: Tensor, picks: Tensor, tokens: int) -> Tensor:
-    """Give tokens that were not picked nothing.  # (picks, dim) -> (tokens, dim)"""
+def _scatter_picks(picked: Tensor, picks: Tensor, tokens: int) -> Tensor:
+    """Return rows of all tokens, zero for those not picked.  # (picks, dim) -> (tokens, dim)"""
     return picked.new_zeros(tokens, picked.shape[1]).index_copy_(0, picks.long(), picked)

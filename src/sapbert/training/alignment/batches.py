@@ -1,12 +1,12 @@
-"""Batches of pairs in a seeded order that can be taken up again at any step.
+"""Batches of pairs in a seeded order that can be resumed at any step.
 
-An epoch is a permutation of all training pairs; which one depends only on the seed and the epoch, so a
-resumed run needs no more than the number of steps done. Concepts held out for evaluation are picked by
-seed as well, and none of their pairs is trained on.
+An epoch is a permutation of all training pairs that depends only on the seed and the epoch, so a resumed run
+needs only the number of steps done. Concepts held out for evaluation are selected by seed as well, and none
+of their pairs is trained on.
 
-A thread prepares a few batches at once while those before are trained on: the tokenizer then has enough names
-for all cores. Tokens are not kept, though each name comes again in every pair it is in: to tokenise twelve
-million names first would take minutes before the first step, and to do it on the way costs a core.
+A thread prepares a few batches at once while earlier ones are trained on, so that the tokenizer has enough
+names for all cores. Tokens are not cached, although each name occurs in several pairs: to tokenize twelve
+million names first would delay the first step by minutes, and to tokenize during training costs one core.
 """
 
 from __future__ import annotations
@@ -28,42 +28,43 @@ from sapbert.pairs.artifact import Pairs
 from sapbert.tokens.batching import TokenRows
 
 _PAIRS_AHEAD = 2048
-"""Pairs prepared at once: eight batches of the paper's, and no more than one of a large size."""
+"""Pairs prepared at once: eight batches of the paper's size, or one larger batch."""
 _GROUPS_AHEAD = 2
-"""Such groups prepared before they are needed: one that takes long is then not waited for."""
+"""Groups of batches prepared ahead, so that a slow one delays nothing."""
 
-Made = TypeVar("Made")
+Prepared = TypeVar("Prepared")
 
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
-    """The names of a batch that are this process's own, and how the names of all processes relate.
+    """The names that this process encodes, and how the names of all processes are related.
 
-    Every process knows the order of pairs, so it can tell the relations of names it never sees.
+    Every process knows the order of all pairs, so it knows also the relations of names that it does not
+    encode.
     """
 
     tokens: TokenRows
-    """Of the own names."""
+    """Tokens of the names of this process."""
     labels: NDArray[np.int32]
     """The concept each name was drawn for.  # (all,)"""
     shared_concept: NDArray[np.bool_]
-    """Which names have a concept in common, also through an ambiguous text.  # (all, all)"""
+    """Which names share a concept, also through an ambiguous text.  # (all, all)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Which pairs are trained on and which are kept to measure with."""
+    """Numbers of the pairs for training and of those held out for evaluation."""
 
     train: NDArray[np.int64]
     held_out: NDArray[np.int64]
 
 
 def split_pairs(pairs: Pairs, *, held_out_concepts: int, seed: int) -> Split:
-    """Hold out all pairs of some concepts, at most a fifth of those that have any."""
+    """Hold out all pairs of some concepts, at most a fifth of the concepts with pairs."""
     owners = pairs.concepts[pairs.pairs[:, 0]]
     if not held_out_concepts:
         return Split(np.arange(len(pairs)), np.empty(0, np.int64))
-    # Tables over all concepts: to sort the owners of twelve million pairs takes seconds.
+    # Boolean tables over all concepts: to sort the concepts of twelve million pairs would take seconds.
     paired = np.zeros(len(pairs.concept_ids), np.bool_)
     paired[owners] = True
     concepts = np.flatnonzero(paired)
@@ -75,7 +76,7 @@ def split_pairs(pairs: Pairs, *, held_out_concepts: int, seed: int) -> Split:
 
 
 class Batches:
-    """The batches of a run; this process's share of each where several train together."""
+    """The batches of a run; with several processes, the part of this process."""
 
     def __init__(
         self,
@@ -91,33 +92,33 @@ class Batches:
     ) -> None:
         if len(rows) < batch_size:
             raise ConfigError(
-                f"a batch of {batch_size} pairs is more than the {len(rows)} there are to train on; "
+                f"batch size {batch_size} exceeds the {len(rows)} training pairs; "
                 f"give a batch size of at most {len(rows)}"
             )
         if batch_size % world:
-            raise ConfigError(f"a batch of {batch_size} pairs cannot be shared evenly by {world} processes")
+            raise ConfigError(f"batch size {batch_size} is not divisible by the number of processes, {world}")
         self.steps_per_epoch = len(rows) // batch_size
         self._pairs, self._rows, self._tokenizer = pairs, rows, tokenizer
         self._batch_size, self._max_length, self._seed = batch_size, max_length, seed
         self._rank, self._world = rank, world
 
     def after(self, step: int, total: int) -> Iterator[PairBatch]:
-        """Yield the batches of steps `step` to `total`, prepared while those before are trained on."""
+        """Yield the batches of steps `step` to `total`, prepared in a thread."""
         return self.prepared(step, total, lambda batch: batch)
 
-    def prepared(self, step: int, total: int, make: Callable[[PairBatch], Made]) -> Iterator[Made]:
-        """Yield what `make` makes of each batch, which is done ahead of time as well."""
+    def prepared(self, step: int, total: int, prepare: Callable[[PairBatch], Prepared]) -> Iterator[Prepared]:
+        """Yield `prepare(batch)` of each batch, computed ahead of time in the same thread."""
         groups = self.numbers(step, total)
         at_once = max(_PAIRS_AHEAD // self._batch_size, 1)
 
-        def prepare() -> list[Made]:
-            return list(map(make, self._prepare(list(islice(groups, at_once)))))
+        def prepare_group() -> list[Prepared]:
+            return list(map(prepare, self._make_batches(list(islice(groups, at_once)))))
 
         # One thread, so that groups are prepared in their order.
         with ThreadPoolExecutor(1) as ahead:
-            pending = deque(ahead.submit(prepare) for _ in range(_GROUPS_AHEAD))
+            pending = deque(ahead.submit(prepare_group) for _ in range(_GROUPS_AHEAD))
             while batches := pending.popleft().result():
-                pending.append(ahead.submit(prepare))
+                pending.append(ahead.submit(prepare_group))
                 yield from batches
 
     def numbers(self, step: int, total: int) -> Iterator[NDArray[np.int64]]:
@@ -130,15 +131,15 @@ class Batches:
             start = number % self.steps_per_epoch * self._batch_size
             yield order[start : start + self._batch_size]
 
-    def _prepare(self, groups: list[NDArray[np.int64]]) -> list[PairBatch]:
-        """Make a batch of each group of pair numbers."""
+    def _make_batches(self, groups: list[NDArray[np.int64]]) -> list[PairBatch]:
+        """Return one batch per group of pair numbers."""
         if not groups:
             return []
-        # Of each process first all left names, then all right ones: embeddings are gathered in this order.
+        # For each process first all left names, then all right ones: embeddings are gathered in this order.
         shares = self._pairs.pairs[np.stack(groups)].reshape(len(groups), self._world, -1, 2)
         rows = shares.transpose(0, 1, 3, 2).reshape(len(groups), self._world, -1)
-        own = self._pairs.names.take(rows[:, self._rank].reshape(-1))
-        tokens = tokenize(self._tokenizer, own, max_length=self._max_length)
+        local = self._pairs.names.take(rows[:, self._rank].reshape(-1))
+        tokens = tokenize(self._tokenizer, local, max_length=self._max_length)
         size = rows.shape[2]
         return [
             PairBatch(

@@ -1,7 +1,7 @@
-"""LoRA through peft: a low-rank update beside every linear map of a frozen base.
+"""LoRA with peft: a low-rank update of every linear map of a frozen base.
 
-An update is linear, so `merge_lora` adds it to the map it belongs to, and the trained encoder is an ordinary
-model that travels as one. What was trained is a few MB; `save_lora` writes it apart, in peft's own format.
+Updates are linear, so `merge_lora` adds them to the weights, and the trained encoder is an ordinary model.
+The updates alone are a few MB; `save_lora` writes them separately, in peft's format.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from transformers import PreTrainedModel
 from sapbert.errors import ConfigError, needing
 
 _PREFIX = "base_model.model."
-"""What peft wraps a model in, and so puts before the names of its weights."""
+"""Prefix of weight names in peft's files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoraSettings:
-    """How large the low-rank updates are, and how strong."""
+    """Rank and scale of the low-rank updates."""
 
     rank: int = 8
     """Rank of the update of each linear map."""
@@ -31,14 +31,16 @@ class LoraSettings:
 
     def __post_init__(self) -> None:
         if self.rank < 1 or self.alpha < 1:
-            raise ConfigError(f"rank and alpha are at least 1, got rank {self.rank} and alpha {self.alpha}")
+            raise ConfigError(
+                f"rank and alpha must be at least 1, got rank {self.rank} and alpha {self.alpha}"
+            )
 
 
 def add_lora(model: PreTrainedModel, settings: LoraSettings, *, seed: int = 0) -> None:
-    """Freeze `model` and put low-rank updates on every linear map of its layers, in place."""
+    """Freeze `model` and add low-rank updates to every linear map of its layers, in place."""
     with needing("lora"):
         from peft import LoraConfig, inject_adapter_in_model
-    # The pooler stays out: no pooling of ours reads it, and weights without gradient stop data parallelism.
+    # Not to the pooler: no pooling uses it, and weights without gradient break data parallelism.
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     targets = [name for name in linear if not name.startswith("pooler.")]
     with torch.random.fork_rng(devices=[]):
@@ -48,21 +50,21 @@ def add_lora(model: PreTrainedModel, settings: LoraSettings, *, seed: int = 0) -
 
 
 def save_lora(model: PreTrainedModel, folder: Path) -> None:
-    """Write the low-rank updates of `model`, not yet merged, so that peft can put them on the base again."""
+    """Write the unmerged low-rank updates of `model` so that peft can add them to the base again."""
     from peft import get_peft_model_state_dict
 
     (config,) = model.peft_config.values()
     config.base_model_name_or_path = model.name_or_path
     config.inference_mode = True
     config.save_pretrained(folder)
-    # Asked to find out by itself about embeddings, it would look for the base on the hub.
+    # By default peft would look up the base on the Hugging Face hub to decide about embeddings.
     weights = get_peft_model_state_dict(model, save_embedding_layers=False)
     named = {_PREFIX + name: weight.contiguous() for name, weight in weights.items()}
     save_file(named, folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
 def merge_lora(model: PreTrainedModel) -> None:
-    """Add the low-rank updates to the weights they belong to: an ordinary, trainable model again."""
+    """Add the low-rank updates to the weights; the result is an ordinary, trainable model."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     updated = {name: part for name, part in model.named_modules() if isinstance(part, BaseTunerLayer)}

@@ -1,17 +1,18 @@
-"""The seven losses of the paper's Table 6, with the settings its Table 9 marks as used.
+"""The seven losses of the paper's Table 6, with the settings that its Table 9 marks as used.
 
-A loss takes unit vectors in float32 and the pairs that mining kept. What is in neither mask plays no part, so
-names that share a concept only through an ambiguous text are never pushed apart; a batch without pairs costs
-exactly zero and has a zero gradient.
+A loss takes unit vectors in float32 and masks of the mined pairs. Pairs in neither mask are ignored, so names
+that share a concept only through an ambiguous text are never pushed apart. A batch without pairs has loss
+zero and gradient zero.
 
-Two are pytorch-metric-learning's, fed with our pairs. Multi-similarity, lifted structure and InfoNCE are
-ours, one pass over the similarities of the batch: for the last two the library holds each positive against
-the list of all negatives, half a gigabyte at 512 names. NCA and cosine are ours because its `NCALoss` takes
-all names of a batch whatever was mined, and it has no cosine loss. Ours never wait for the device.
+Two losses come from pytorch-metric-learning. Multi-similarity, lifted structure and InfoNCE are implemented
+here, in one pass over the similarities of the batch: for the last two the library compares each positive with
+a list of all negatives, half a gigabyte at 512 names. NCA and cosine are implemented here because the
+library's `NCALoss` ignores mining and it has no cosine loss. The losses implemented here never wait for the
+device.
 
-Each loss is a mean, but not of the same things: of anchors, of pairs, or of triplets with any loss. Processes
-that share a batch may split the multi-similarity loss by anchors, as each anchor counts once with or without
-pairs; any other loss they must each take over all names gathered.
+Each loss is a mean, but over different things: anchors, pairs, or triplets with a nonzero loss. Only
+multi-similarity could be split by anchors over processes, as each anchor counts once with or without pairs;
+every other loss must be computed over all gathered names.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ LossName = Literal["ms", "circle", "nca", "lifted", "infonce", "triplet", "cosin
 
 
 class Loss(Protocol):
-    """What a training step minimises."""
+    """A loss function."""
 
     def __call__(self, anchors: Tensor, references: Tensor, pairs: HardPairs) -> Tensor:
-        """Return the loss of anchors (n, d) against references (m, d), whose pairs are (n, m) masks.  # ()"""
+        """Return the loss of anchors (n, d) and references (m, d); the pairs are (n, m) masks.  # ()"""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiSimilarity:
-    """Wang et al. 2019: the worst pairs of an anchor weigh most, softly.
+    """Wang et al. 2019: a soft weighting by which the worst pairs of an anchor count most.
 
     Mean over all anchors, those without pairs counting as 0, of
     log(1 + sum over positives of exp(-positive_scale (s - offset))) / positive_scale, plus
     log(1 + sum over negatives of exp(negative_scale (s - offset))) / negative_scale.
 
-    The defaults are those of the released code, and the value is that of pytorch-metric-learning's
-    `MultiSimilarityLoss(alpha=1, beta=60, base=0.5)`, save that the library takes a batch with a single
-    triplet for an empty one.
+    The defaults are those of the released code, and the value equals that of pytorch-metric-learning's
+    `MultiSimilarityLoss(alpha=1, beta=60, base=0.5)`, except that the library treats a batch with a single
+    triplet as empty.
     """
 
     positive_scale: float = 1.0
@@ -59,7 +60,7 @@ class MultiSimilarity:
     negative_scale: float = 60.0
     """`beta` in Wang et al. and in the library."""
     offset: float = 0.5
-    """The cosine around which pairs begin to weigh; epsilon in the paper."""
+    """The cosine around which pairs start to count; epsilon in the paper."""
 
     def __post_init__(self) -> None:
         _require_above_zero(positive_scale=self.positive_scale, negative_scale=self.negative_scale)
@@ -67,10 +68,10 @@ class MultiSimilarity:
 
     @classmethod
     def of_table_9(cls) -> Self:
-        """Make the loss with the paper's alpha 2, beta 50 and epsilon 0.5.
+        """Return the loss with the paper's alpha 2, beta 50 and epsilon 0.5.
 
-        The paper's equation prints alpha at the negatives. We follow the work it takes both numbers from
-        (Wang et al. 2019) and its own released code, where alpha scales the positives.
+        The paper's equation has alpha at the negatives. This follows Wang et al. 2019, the source of both
+        numbers, and the paper's released code, in which alpha scales the positives.
         """
         return cls(positive_scale=2.0, negative_scale=50.0)
 
@@ -84,15 +85,15 @@ class MultiSimilarity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodComponents:
-    """Goldberger et al. 2005: the chance that an anchor's neighbour, drawn by distance, is a positive.
+    """Goldberger et al. 2005: the probability that a neighbour drawn by distance is a positive.
 
     Mean over anchors with a positive of -log(sum over positives of w / sum over all its pairs of w), where w
-    is exp(-scale d²). Over all pairs of a batch this is the library's `NCALoss`; over mined pairs the library
-    would still draw from the whole batch, and push ambiguous names apart.
+    is exp(-scale d²). Over all pairs of a batch this equals the library's `NCALoss`; with mined pairs the
+    library would still draw from the whole batch, and push ambiguous names apart.
     """
 
     scale: float = 20.0
-    """How fast the chance falls with the squared distance."""
+    """How fast the probability falls with the squared distance."""
 
     def __post_init__(self) -> None:
         _require_above_zero(scale=self.scale)
@@ -101,17 +102,18 @@ class NeighbourhoodComponents:
         """Return the mean over anchors with a positive.  # ()"""
         # -d² of unit vectors is 2 s - 2, and a constant cancels in the quotient.
         logits = 2 * self.scale * _cosines(anchors, references)  # (n, m)
-        drawn = _log_sum(logits, pairs.positives | pairs.negatives)
-        return _mean(drawn - _log_sum(logits, pairs.positives), pairs.positives.any(1))
+        all_pairs = _log_sum(logits, pairs.positives | pairs.negatives)
+        return _mean(all_pairs - _log_sum(logits, pairs.positives), pairs.positives.any(1))
 
 
 @dataclass(frozen=True, slots=True)
 class CosineEmbedding:
     """A simple cosine loss: mean of 1 - s over positives, plus mean of max(0, s) over negatives.
 
-    The paper names Phan et al. 2019 and gives no formula; they draw synonyms together by their cosine. That
-    alone would map every name to one point, so negatives are pushed as in torch's `cosine_embedding_loss`.
-    The two means are apart because a batch has hundreds of negatives for one positive.
+    The paper cites Phan et al. 2019 without a formula; they pull synonyms together by their cosine. That
+    alone would map every name to one point, so negatives are pushed apart as in torch's
+    `cosine_embedding_loss`. The two means are separate because a batch has hundreds of negatives per
+    positive.
     """
 
     def __call__(self, anchors: Tensor, references: Tensor, pairs: HardPairs) -> Tensor:
@@ -122,13 +124,13 @@ class CosineEmbedding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiftedStructure:
-    """Oh Song et al. 2016: a positive pair against the negatives of both its names; mean over positives.
+    """Oh Song et al. 2016: a positive pair versus the negatives of both its names; mean over positives.
 
-    A term is half the square of log(sum over the negatives of both of exp(margin - d)) + d, where above 0.
+    A term is half the square of max(0, log(sum over the negatives of both of exp(margin - d)) + d).
     """
 
     margin: float = 0.5
-    """The distance negatives shall keep; alpha in the paper."""
+    """Target distance of negatives; alpha in the paper."""
 
     def __post_init__(self) -> None:
         _require_above_zero(margin=self.margin)
@@ -137,7 +139,7 @@ class LiftedStructure:
         """Return the mean over positives.  # ()"""
         if len(anchors) != len(references):
             raise ValueError(
-                "the lifted structure loss needs the negatives of every name: all must be anchors"
+                "the lifted structure loss needs the negatives of every name, so all must be anchors"
             )
         with _full_precision(anchors):
             distances = torch.cdist(anchors, references)  # (n, n)
@@ -148,7 +150,7 @@ class LiftedStructure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InfoNCE:
-    """Oord et al. 2018: tell the one positive from all negatives of its anchor; mean over positives."""
+    """Oord et al. 2018: classify the positive among all negatives of its anchor; mean over positives."""
 
     temperature: float = 0.07
     """Cosines are divided by this; tau in the paper."""
@@ -166,7 +168,7 @@ class InfoNCE:
 class _FromLibrary(ABC):
     """A loss of pytorch-metric-learning, which takes pairs as four lists of row numbers.
 
-    The library takes a batch with at most one positive and one negative pair for an empty one.
+    The library treats a batch with at most one positive and one negative pair as empty.
     """
 
     __slots__ = ()
@@ -176,7 +178,7 @@ class _FromLibrary(ABC):
 
     @abstractmethod
     def _build(self, losses: Any) -> Any:
-        """Make the loss from the library's module of losses."""
+        """Create the loss from the library's module of losses."""
 
     def __call__(self, anchors: Tensor, references: Tensor, pairs: HardPairs) -> Tensor:
         """Return the library's loss over these pairs.  # ()"""
@@ -188,10 +190,10 @@ class _FromLibrary(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circle(_FromLibrary):
-    """Sun et al. 2020: each pair weighs by how far it is from its goal; mean over anchors with any loss."""
+    """Sun et al. 2020: each pair is weighted by its distance from its target; mean over anchors with loss."""
 
     margin: float = 0.25
-    """Positives shall be above 1 - margin, negatives below margin; m in the paper."""
+    """Target: positives above 1 - margin, negatives below margin; m in the paper."""
     scale: float = 256.0
     """gamma in the paper."""
 
@@ -206,10 +208,10 @@ class Circle(_FromLibrary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TripletMargin(_FromLibrary):
-    """Max-margin triplets: d(a, p) - d(a, n) + margin where above 0; mean over triplets with any loss."""
+    """Max-margin triplets: max(0, d(a, p) - d(a, n) + margin); mean over triplets with loss > 0."""
 
     margin: float = 0.2
-    """How much farther than the positive a negative shall be; alpha in the paper."""
+    """How much farther than the positive a negative should be; alpha in the paper."""
 
     def __post_init__(self) -> None:
         _require_above_zero(margin=self.margin)
@@ -231,7 +233,7 @@ _LOSSES: dict[LossName, type[Any]] = {
 
 
 def make_loss(name: LossName, parameters: Mapping[str, float] | None = None) -> Loss:
-    """Make the loss of this name; `parameters` are its fields where they differ from the defaults."""
+    """Return the loss of this name; `parameters` are its fields that differ from the defaults."""
     if name not in _LOSSES:
         raise ConfigError(f"loss is one of {', '.join(get_args(LossName))}; got {name!r}")
     parameters = parameters or {}
@@ -245,7 +247,7 @@ def make_loss(name: LossName, parameters: Mapping[str, float] | None = None) -> 
 
 
 def needs_pair_list(loss: Loss) -> bool:
-    """Tell whether a loss must see its pairs listed, for which it waits for the device."""
+    """Return whether a loss needs its pairs as lists, for which the CPU must wait for the device."""
     return isinstance(loss, _FromLibrary)
 
 
@@ -263,7 +265,7 @@ def _cosines(anchors: Tensor, references: Tensor) -> Tensor:
 
 
 def _full_precision(vectors: Tensor) -> torch.autocast:
-    """Suspend mixed precision: bfloat16 would round a cosine to 1/256, and losses scale it by up to 256."""
+    """Turn mixed precision off: bfloat16 rounds a cosine to 1/256, and losses scale it by up to 256."""
     return torch.autocast(vectors.device.type, enabled=False)
 
 
@@ -273,14 +275,14 @@ def _log_one_plus_sum(exponents: Tensor, mask: Tensor) -> Tensor:
 
 
 def _log_sum(exponents: Tensor, mask: Tensor) -> Tensor:
-    """Return log(sum of exp) over each row of the mask; where it is empty the lowest number.  # (n,)"""
-    # Not minus infinity, whose gradient would be no number.
+    """Return log(sum of exp) over each row of the mask, or the lowest number if it is empty.  # (n,)"""
+    # Not minus infinity, whose gradient would be NaN.
     return exponents.masked_fill(~mask, torch.finfo(exponents.dtype).min).logsumexp(1)
 
 
 def _mean(terms: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean over the mask, or a zero that still has a gradient where it is empty.  # ()"""
-    # Not indexed by the mask: to know how many there are is to wait for the device.
+    """Return the mean over the mask, or a zero with a gradient if it is empty.  # ()"""
+    # Not indexed by the mask, as the CPU would have to wait for the size of the result.
     return terms.masked_fill(~mask, 0).sum() / mask.sum().clamp(min=1)
 
 
