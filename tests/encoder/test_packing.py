@@ -24,7 +24,7 @@ POOLINGS = [pooling for pooling in Pooling if pooling is not Pooling.MEAN_ALL]
 
 
 def one_by_one(model: PreTrainedModel, tokens: TokenRows, pooling: Pooling) -> Tensor:
-    """The slow, obvious way: each name in a sequence of its own."""
+    """Encode each name in a separate sequence, slowly but obviously correct."""
     vectors = []
     for row in range(len(tokens.lengths)):
         alone = tokens.pad(np.array([row]), pad_id=0)
@@ -42,7 +42,7 @@ def gradients(model: PreTrainedModel, vectors: Tensor) -> dict[str, Tensor]:
 
 @pytest.fixture(params=["by length", "in a grid"])
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to lay out attention, whatever the device."""
+    """Test both attention layouts, whatever the device."""
     if request.param == "in a grid":
         monkeypatch.setattr(PackedNames, "attend_by_length", PackedNames.attend_in_grid)
 
@@ -50,7 +50,7 @@ def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("layout")
 @pytest.mark.parametrize("family", PACKED)
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_packed_names_have_the_vectors_and_gradients_of_names_alone(
+def test_packed_names_have_the_vectors_and_gradients_of_single_names(
     family: str, pooling: Pooling, tmp_path: Path
 ) -> None:
     model, tokenizer = load_encoder(FAMILIES[family](tmp_path))
@@ -74,9 +74,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> tuple[PreTrainedModel, Tok
 
 @given(rows=st.lists(st.integers(0, 11), min_size=1, max_size=20))
 @settings(max_examples=30)
-def test_vectors_come_in_the_order_asked_for(
-    bert: tuple[PreTrainedModel, TokenRows], rows: list[int]
-) -> None:
+def test_vectors_are_in_the_requested_order(bert: tuple[PreTrainedModel, TokenRows], rows: list[int]) -> None:
     model, tokens = bert
     with torch.no_grad():
         every = one_by_one(model, tokens, Pooling.MEAN)
@@ -85,12 +83,12 @@ def test_vectors_come_in_the_order_asked_for(
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES.keys() - set(PACKED)))
-def test_encoders_whose_attention_looks_at_distance_are_not_packed(family: str, tmp_path: Path) -> None:
+def test_encoders_whose_attention_depends_on_distance_are_not_packed(family: str, tmp_path: Path) -> None:
     model, _ = load_encoder(FAMILIES[family](tmp_path))
     assert not supports_packing(model)
 
 
-def test_attention_drops_out_while_training(
+def test_attention_applies_dropout_in_training_mode(
     bert: tuple[PreTrainedModel, TokenRows], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, tokens = bert
@@ -103,7 +101,9 @@ def test_attention_drops_out_while_training(
     assert not torch.allclose(first, second, atol=1e-3)
 
 
-def test_a_packed_model_reads_rectangles_as_before(bert: tuple[PreTrainedModel, TokenRows]) -> None:
+def test_a_model_encodes_padded_names_unchanged_after_packing(
+    bert: tuple[PreTrainedModel, TokenRows],
+) -> None:
     model, tokens = bert
     with torch.no_grad():
         before = one_by_one(model, tokens, Pooling.CLS)

@@ -25,7 +25,7 @@ LAID = ("bert", "roberta", "xlm-roberta")
 POOLINGS = [pooling for pooling in Pooling if pooling is not Pooling.MEAN_ALL]
 
 
-def laid(model: PreTrainedModel, pooling: Pooling, dtype: torch.dtype = torch.float32) -> RowEncoder:
+def row_encoder(model: PreTrainedModel, pooling: Pooling, dtype: torch.dtype = torch.float32) -> RowEncoder:
     encode = RowEncoder(model, pooling, width=32, dtype=dtype, kernels=PLAIN)
     encode.refresh()
     return encode
@@ -37,7 +37,7 @@ def rows_of(tokenizer: PreTrainedTokenizerBase, names: list[str], pooling: Pooli
 
 
 def padded(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pooling: Pooling) -> Tensor:
-    """The model's own way: a rectangle padded to its longest name."""
+    """Encode with the model itself, padded to the longest name."""
     tokens = tokenize(tokenizer, NAMES, max_length=12)
     batch = tokens.pad(np.arange(len(NAMES)), pad_id=tokenizer.pad_token_id)
     ids, real, special = map(torch.from_numpy, (batch.ids, batch.attention, batch.special))
@@ -45,7 +45,7 @@ def padded(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pooling: 
     return pool(hidden, real, special, pooling)
 
 
-def weighed(vectors: Tensor) -> Tensor:
+def weighted_sum(vectors: Tensor) -> Tensor:
     return (vectors * torch.linspace(-1, 1, vectors.numel()).view_as(vectors)).sum()
 
 
@@ -57,12 +57,12 @@ def test_names_in_rows_have_the_vectors_and_gradients_of_padded_names(
     model, tokenizer = load_encoder(FAMILIES[family](tmp_path))
     assert supports_rows(model, pooling, 12)
 
-    encode = laid(model, pooling)
+    encode = row_encoder(model, pooling)
     vectors = encode(rows_of(tokenizer, NAMES, pooling))
-    found = encode.gradients(torch.autograd.grad(weighed(vectors), encode.leaves), encode.buffers())
+    found = encode.gradients(torch.autograd.grad(weighted_sum(vectors), encode.leaves), encode.buffers())
 
     expected = padded(model, tokenizer, pooling)
-    weighed(expected).backward()
+    weighted_sum(expected).backward()
     torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-5)
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
@@ -71,19 +71,21 @@ def test_names_in_rows_have_the_vectors_and_gradients_of_padded_names(
 
 def test_backward_adds_the_gradients_to_those_of_the_parameters(tmp_path: Path) -> None:
     model, tokenizer = load_encoder(tiny_bert(tmp_path))
-    encode, rows = laid(model, Pooling.MEAN), rows_of(tokenizer, NAMES, Pooling.MEAN)
+    encode, rows = row_encoder(model, Pooling.MEAN), rows_of(tokenizer, NAMES, Pooling.MEAN)
     for _ in range(2):
-        weighed(encode(rows)).backward()
+        weighted_sum(encode(rows)).backward()
     found = {name: parameter.grad for name, parameter in model.named_parameters()}
     model.zero_grad(set_to_none=True)
-    weighed(2 * padded(model, tokenizer, Pooling.MEAN)).backward()
+    weighted_sum(2 * padded(model, tokenizer, Pooling.MEAN)).backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(found[name], parameter.grad, atol=1e-4, rtol=1e-4, msg=name)
 
 
-def test_layers_are_told_last_first_each_when_its_gradients_are_there(tmp_path: Path) -> None:
+def test_the_callback_gets_each_layer_when_its_gradients_are_complete_last_layer_first(
+    tmp_path: Path,
+) -> None:
     model, tokenizer = load_encoder(tiny_bert(tmp_path))
-    encode, told = laid(model, Pooling.CLS), list[tuple[int, int]]()
+    encode, told = row_encoder(model, Pooling.CLS), list[tuple[int, int]]()
     found = 0
 
     def count(_: Tensor) -> None:
@@ -93,7 +95,7 @@ def test_layers_are_told_last_first_each_when_its_gradients_are_there(tmp_path: 
     for leaf in encode.leaves[: -len(list(model.get_submodule("embeddings").parameters()))]:
         leaf.register_hook(count)
     vectors = encode(rows_of(tokenizer, NAMES, Pooling.CLS), lambda number: told.append((number, found)))
-    torch.autograd.grad(weighed(vectors), encode.leaves)
+    torch.autograd.grad(weighted_sum(vectors), encode.leaves)
 
     last, each = encode.layers - 1, 12
     assert [number for number, _ in told] == list(range(last, -1, -1))
@@ -105,18 +107,18 @@ def bert(tmp_path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     return load_encoder(tiny_bert(tmp_path))
 
 
-def test_bfloat16_stays_close(bert: tuple[PreTrainedModel, PreTrainedTokenizerBase]) -> None:
+def test_bfloat16_vectors_are_close_to_float32(bert: tuple[PreTrainedModel, PreTrainedTokenizerBase]) -> None:
     model, tokenizer = bert
-    half = laid(model, Pooling.CLS, torch.bfloat16)(rows_of(tokenizer, NAMES, Pooling.CLS))
+    half = row_encoder(model, Pooling.CLS, torch.bfloat16)(rows_of(tokenizer, NAMES, Pooling.CLS))
     assert half.dtype == torch.float32
     assert torch.cosine_similarity(half, padded(model, tokenizer, Pooling.CLS)).min() > 0.999
 
 
-def test_changed_weights_are_taken_up_when_asked(
+def test_refresh_copies_changed_weights(
     bert: tuple[PreTrainedModel, PreTrainedTokenizerBase],
 ) -> None:
     model, tokenizer = bert
-    encode, rows = laid(model, Pooling.CLS), rows_of(tokenizer, NAMES, Pooling.CLS)
+    encode, rows = row_encoder(model, Pooling.CLS), rows_of(tokenizer, NAMES, Pooling.CLS)
     before = encode(rows)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -126,9 +128,11 @@ def test_changed_weights_are_taken_up_when_asked(
     torch.testing.assert_close(encode(rows), padded(model, tokenizer, Pooling.CLS), atol=1e-4, rtol=1e-4)
 
 
-def test_a_model_in_training_drops_out(bert: tuple[PreTrainedModel, PreTrainedTokenizerBase]) -> None:
+def test_a_model_in_training_mode_applies_dropout(
+    bert: tuple[PreTrainedModel, PreTrainedTokenizerBase],
+) -> None:
     model, tokenizer = bert
-    encode, rows = laid(model, Pooling.CLS), rows_of(tokenizer, NAMES, Pooling.CLS)
+    encode, rows = row_encoder(model, Pooling.CLS), rows_of(tokenizer, NAMES, Pooling.CLS)
     model.train()
     draws = []
     for seed in (1, 2, 1):
@@ -139,19 +143,19 @@ def test_a_model_in_training_drops_out(bert: tuple[PreTrainedModel, PreTrainedTo
 
 
 @pytest.mark.parametrize("dropout", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
-def test_both_dropouts_of_a_model_count(
+def test_both_dropout_rates_of_a_model_are_applied(
     dropout: str, bert: tuple[PreTrainedModel, PreTrainedTokenizerBase]
 ) -> None:
     model, tokenizer = bert
     model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0
-    encode, rows = laid(model, Pooling.CLS), rows_of(tokenizer, NAMES, Pooling.CLS)
+    encode, rows = row_encoder(model, Pooling.CLS), rows_of(tokenizer, NAMES, Pooling.CLS)
     model.train()
     assert torch.equal(encode(rows), encode(rows))
     setattr(model.config, dropout, 0.5)
     assert not torch.allclose(encode(rows), encode(rows), atol=1e-3)
 
 
-def test_what_is_no_plain_bert_is_left_alone(tmp_path: Path) -> None:
+def test_only_a_plain_bert_is_supported(tmp_path: Path) -> None:
     for family in sorted(FAMILIES.keys() - set(LAID)):
         assert not supports_rows(load_encoder(FAMILIES[family](tmp_path / family))[0], Pooling.CLS, 12)
     model, _ = load_encoder(tiny_bert(tmp_path / "plain"))
@@ -173,7 +177,7 @@ def test_a_stream_gives_the_vectors_of_the_encoder_in_order(pooling: Pooling, tm
     names = [f"{left} {right}" for left in WORDS[:15] for right in WORDS[:9]]
     set_truncation(encoder.tokenizer, 12)
     stream = RowStream(
-        laid(encoder.model, pooling), encoder.tokenizer.backend_tokenizer, pooling, pad_id=0, rows=3
+        row_encoder(encoder.model, pooling), encoder.tokenizer.backend_tokenizer, pooling, pad_id=0, rows=3
     )
     windows = [names[start : start + 40] for start in range(0, len(names), 40)]
     with torch.inference_mode():
@@ -183,13 +187,11 @@ def test_a_stream_gives_the_vectors_of_the_encoder_in_order(pooling: Pooling, tm
     np.testing.assert_allclose(np.concatenate(found), encoder.encode(names), atol=1e-5)
 
 
-def test_an_encoder_takes_the_stream_where_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_encoder_uses_the_stream_if_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = TransformerEncoder.open(tiny_bert(tmp_path), max_length=12, device="cpu")
     expected = encoder.encode(NAMES * 2)
     stream = RowStream(
-        laid(encoder.model, Pooling.CLS), encoder.tokenizer.backend_tokenizer, Pooling.CLS, pad_id=0
+        row_encoder(encoder.model, Pooling.CLS), encoder.tokenizer.backend_tokenizer, Pooling.CLS, pad_id=0
     )
     monkeypatch.setattr(encoder, "_encode_window", partial(pytest.fail, "the stream was not taken"))
     monkeypatch.setattr(encoder, "_stream", lambda _names: stream)

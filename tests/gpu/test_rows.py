@@ -15,14 +15,14 @@ lengths = st.lists(st.integers(1, WIDTH), max_size=60)
 
 
 def named(sizes: list[int]) -> TokenRows:
-    """Tokens that tell their name and their place in it; the first and the last are special."""
+    """Return tokens that encode their name and position; the first and the last are special."""
     rows = [[100 * name + place for place in range(size)] for name, size in enumerate(sizes)]
     flags = [[int(place in (0, size - 1)) for place in range(size)] for size in sizes]
     return TokenRows.of(rows, flags)
 
 
 def spans(rows: Rows) -> dict[int, NDArray[np.int64]]:
-    """Where the tokens of each name lie."""
+    """Return the indices of the tokens of each name."""
     return {name: np.flatnonzero(rows.names == name) for name in set(rows.names.tolist()) - {PADDING}}
 
 
@@ -36,7 +36,7 @@ def test_names_share_a_row() -> None:
 
 
 @given(lengths, st.integers(1, 5))
-def test_every_token_lies_in_one_row_in_order(sizes: list[int], multiple: int) -> None:
+def test_every_token_is_in_one_row_in_order(sizes: list[int], multiple: int) -> None:
     rows = Rows.of(named(sizes), Pooling.CLS, pad_id=PAD, width=WIDTH, multiple=multiple)
     found = spans(rows)
 
@@ -54,15 +54,15 @@ def test_every_token_lies_in_one_row_in_order(sizes: list[int], multiple: int) -
 
 
 @given(lengths)
-def test_no_two_rows_could_be_one(sizes: list[int]) -> None:
-    """What first-fit promises: but for one, rows are more than half full."""
+def test_all_rows_but_one_are_more_than_half_full(sizes: list[int]) -> None:
+    """This is what first-fit guarantees."""
     rows = Rows.of(named(sizes), Pooling.CLS, pad_id=PAD, width=WIDTH)
     filled = sorted((rows.names.reshape(-1, WIDTH) != PADDING).sum(1).tolist())
     assert len(filled) < 2 or filled[0] + filled[1] > WIDTH
 
 
 @given(lengths, st.integers(1, 4))
-def test_rows_can_be_cut(sizes: list[int], at_once: int) -> None:
+def test_rows_can_be_cut_into_parts(sizes: list[int], at_once: int) -> None:
     rows = Rows.of(named(sizes), Pooling.MEAN, pad_id=PAD, width=WIDTH)
     seen: list[int] = []
     for numbers, part in rows.cut(at_once):
@@ -78,7 +78,7 @@ def test_rows_can_be_cut(sizes: list[int], at_once: int) -> None:
 
 
 @given(lengths, st.sampled_from([Pooling.MEAN, Pooling.NO_SPECIAL, Pooling.FIRST]))
-def test_tokens_count_as_the_pooling_says(sizes: list[int], pooling: Pooling) -> None:
+def test_token_weights_follow_the_pooling(sizes: list[int], pooling: Pooling) -> None:
     rows = Rows.of(named(sizes), pooling, pad_id=PAD, width=WIDTH)
     for name, places in spans(rows).items():
         own = places[1:-1] if len(places) > 2 else places

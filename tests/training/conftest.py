@@ -1,4 +1,4 @@
-"""A tiny encoder and the pairs of a small invented vocabulary."""
+"""A tiny encoder, and pairs of a small artificial vocabulary."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def weight_of(checkpoints: Checkpoints) -> float:
 
 
 @pytest.mark.parametrize("in_background", [False, True])
-def test_the_newest_few_are_kept_and_found_again(tmp_path: Path, in_background: bool) -> None:
+def test_the_newest_checkpoints_are_kept_and_restored(tmp_path: Path, in_background: bool) -> None:
     with Checkpoints(tmp_path, keep=2, in_background=in_background) as checkpoints:
         assert checkpoints.newest(SETTINGS) is None
         for step in (1, 2, 3):
@@ -38,7 +38,7 @@ def test_the_newest_few_are_kept_and_found_again(tmp_path: Path, in_background: 
     assert found["optimizer"]["groups"] == [1]
 
 
-def test_what_training_changes_while_it_is_written_stays_out(
+def test_changes_during_a_background_write_are_not_in_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = Event()
@@ -61,7 +61,9 @@ def no_space(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_is_told_at_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_at_the_next_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Checkpoints(tmp_path, keep=2, in_background=True) as checkpoints:
         checkpoints.save(1, state(1), SETTINGS)
 
@@ -74,7 +76,7 @@ def test_a_full_disk_is_told_at_the_next_one(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_a_last_one_that_fails_is_told_and_hides_nothing(
+def test_a_failed_last_checkpoint_is_logged_and_hides_no_other_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, interrupted: bool
 ) -> None:
     def run() -> None:
@@ -90,7 +92,7 @@ def test_a_last_one_that_fails_is_told_and_hides_nothing(
     assert "No space left" in caplog.text
 
 
-def test_one_that_is_being_written_is_finished_when_training_fails(
+def test_a_checkpoint_being_written_is_completed_when_training_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = Event()

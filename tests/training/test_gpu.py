@@ -1,4 +1,4 @@
-"""What only a GPU can show. These skip elsewhere."""
+"""Training on a GPU; skipped without one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOP = 5
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_a_run_stopped_on_a_gpu_goes_on_as_if_it_had_not(
+def test_an_interrupted_run_on_a_gpu_resumes_as_if_never_interrupted(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, precision: Precision
 ) -> None:
     check_resume(tiny_pairs, str(tiny_base), tmp_path, precision)
@@ -43,14 +43,14 @@ def check_resume(pairs: Pairs, base: str, folder: Path, precision: Precision) ->
     whole, cut = (read_metrics(folder / name / "metrics.jsonl") for name in ("whole", "cut"))
     assert [row["step"] for row in cut] == [row["step"] for row in whole]
     losses = [[row["loss"] for row in rows if "loss" in row] for rows in (whole, cut)]
-    # A GPU adds up in no fixed order, so not bit for bit.
+    # A GPU sums in no fixed order, so not bit for bit.
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
 
 
-def test_steps_taken_in_the_graph_lead_where_the_optimizer_s_lead(
+def test_updates_in_the_graph_train_like_those_of_the_optimizer(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
-    """To clip gradients all of them must be there first, so then the optimizer takes its steps itself."""
+    """Clipping needs all gradients first, so with `clip` the optimizer updates outside the graph."""
     losses = []
     for clip in (None, 1e9):
         settings = TrainSettings(

@@ -13,7 +13,7 @@ from sapbert.training.tensorboard import tensorboard
 
 
 def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """Read back what TensorBoard would draw."""
+    """Return the curves that TensorBoard would show."""
     reading = import_module("tensorboard.backend.event_processing.event_accumulator")
     events: Any = reading.EventAccumulator(str(folder))
     events.Reload()
@@ -29,7 +29,7 @@ def write(folder: Path, steps: Iterable[int], value: float) -> None:
             on_step(step, 9, {"loss": value})
 
 
-def test_tensorboard_reads_what_was_told(tmp_path: Path) -> None:
+def test_tensorboard_reads_the_written_metrics(tmp_path: Path) -> None:
     with tensorboard(tmp_path) as on_step:
         on_step(0, 2, {"retrieval": 0.25})
         on_step(1, 2, {"loss": 2.0})
@@ -38,13 +38,13 @@ def test_tensorboard_reads_what_was_told(tmp_path: Path) -> None:
     assert curves(tmp_path) == {"loss": [(1, 2.0), (2, 1.0)], "retrieval": [(0, 0.25), (2, 0.5)]}
 
 
-def test_a_resumed_run_takes_the_place_of_steps_it_repeats(tmp_path: Path) -> None:
+def test_a_resumed_run_replaces_the_steps_it_repeats(tmp_path: Path) -> None:
     write(tmp_path, (1, 2, 3), 2.0)
     write(tmp_path, (2, 3, 4), 1.0)
     assert curves(tmp_path) == {"loss": [(1, 2.0), (2, 1.0), (3, 1.0), (4, 1.0)]}
 
 
-def test_a_process_that_is_told_nothing_writes_nothing(tmp_path: Path) -> None:
+def test_a_process_without_metrics_writes_nothing(tmp_path: Path) -> None:
     write(tmp_path / "board", (), 0.0)
     assert list(tmp_path.iterdir()) == []
 

@@ -18,7 +18,7 @@ library: Any = pytest.importorskip("pytorch_metric_learning.losses")
 
 @dataclass(frozen=True)
 class Batch:
-    """Vectors as an encoder gives them, and which pairs of them are positives and negatives."""
+    """Vectors of an encoder, and masks of their positive and negative pairs."""
 
     vectors: Tensor
     labels: Tensor
@@ -45,7 +45,7 @@ def a_batch(
     ambiguous: float = 0.0,
     dtype: torch.dtype = torch.float32,
 ) -> Batch:
-    """Names scattered around the centre of their concept, the last `copies` of them copies of the first."""
+    """Return names around the centre of their concept; the last `copies` are copies of the first."""
     generator = torch.Generator().manual_seed(seed)
     concepts = torch.tensor(labels)
     centres = torch.randn(max(labels) + 1, 16, generator=generator, dtype=dtype)
@@ -63,7 +63,7 @@ def value_and_gradient(loss: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pairs_of_labels(*degrees: float, labels: list[int]) -> tuple[Tensor, HardPairs]:
-    """Names on a circle, and all their pairs."""
+    """Return names on a circle, and all their pairs."""
     radians = torch.deg2rad(torch.tensor(degrees))
     concepts = torch.tensor(labels)
     masks = pair_masks(concepts, concepts[:, None] == concepts)

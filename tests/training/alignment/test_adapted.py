@@ -1,4 +1,4 @@
-"""Training adapters and LoRA: what is trained, what is saved and what opens it."""
+"""Training with adapters and LoRA: trained parameters, saved files, and opening them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def lora(tiny_pairs: Pairs, tiny_base: Path, tmp_path_factory: pytest.TempPathFa
     return model
 
 
-def test_adapters_are_trained_and_open_as_they_were(pfeiffer: Path, tiny_base: Path) -> None:
+def test_trained_adapters_open_with_the_same_vectors(pfeiffer: Path, tiny_base: Path) -> None:
     manifest = load_manifest(pfeiffer, kind="model")
     encoder = TransformerEncoder.open(pfeiffer, device="cpu")
 
@@ -64,7 +64,9 @@ def test_adapters_are_trained_and_open_as_they_were(pfeiffer: Path, tiny_base: P
     assert manifest.inputs["base"]["fingerprint"]
 
 
-def test_the_folder_of_an_adapter_model_holds_adapters_and_no_base(pfeiffer: Path, tiny_base: Path) -> None:
+def test_the_folder_of_an_adapter_model_contains_adapters_and_no_base(
+    pfeiffer: Path, tiny_base: Path
+) -> None:
     adapters = load_file(pfeiffer / "adapter" / "adapter.safetensors")
 
     assert all(".adapter." in name for name in adapters)
@@ -72,13 +74,13 @@ def test_the_folder_of_an_adapter_model_holds_adapters_and_no_base(pfeiffer: Pat
     assert load_manifest(pfeiffer / "adapter").inputs["base"]["name"] == str(tiny_base)
 
 
-def test_other_programs_refuse_an_adapter_model_by_name(pfeiffer: Path) -> None:
+def test_transformers_refuses_an_adapter_model(pfeiffer: Path) -> None:
     for opening in (AutoModel.from_pretrained, SentenceTransformer):
         with pytest.raises(ValueError, match="sapbert-adapter"):
             opening(str(pfeiffer))
 
 
-def test_a_base_that_is_gone_is_named(tiny_pairs: Pairs, tmp_path: Path) -> None:
+def test_a_missing_base_is_named_in_the_error(tiny_pairs: Pairs, tmp_path: Path) -> None:
     base = tiny_bert(tmp_path / "base")
     train(tiny_pairs, str(base), tmp_path / "model", settings("pfeiffer", epochs=0.02), device=CPU)
     base.rename(tmp_path / "elsewhere")
@@ -86,7 +88,7 @@ def test_a_base_that_is_gone_is_named(tiny_pairs: Pairs, tmp_path: Path) -> None
         TransformerEncoder.open(tmp_path / "model")
 
 
-def test_another_base_in_the_same_place_is_refused(tiny_pairs: Pairs, tmp_path: Path) -> None:
+def test_another_base_at_the_same_path_is_refused(tiny_pairs: Pairs, tmp_path: Path) -> None:
     base = tiny_bert(tmp_path / "base")
     train(tiny_pairs, str(base), tmp_path / "model", settings("pfeiffer", epochs=0.02), device=CPU)
     tiny_bert(base, seed=1)
@@ -104,7 +106,7 @@ def test_a_base_given_by_a_relative_path_is_found_from_elsewhere(
     assert TransformerEncoder.open(tmp_path / "model", device="cpu").encode(NAMES).shape == (3, 32)
 
 
-def test_merged_lora_is_an_ordinary_model_for_us_and_sentence_transformers(
+def test_merged_lora_opens_as_an_ordinary_model_here_and_in_sentence_transformers(
     lora: Path, tiny_base: Path
 ) -> None:
     ours = vectors(lora)
@@ -115,7 +117,7 @@ def test_merged_lora_is_an_ordinary_model_for_us_and_sentence_transformers(
     assert load_manifest(lora).fingerprint == TransformerEncoder.open(lora, device="cpu").fingerprint
 
 
-def test_what_lora_trained_is_written_apart(lora: Path) -> None:
+def test_lora_updates_are_also_written_separately(lora: Path) -> None:
     updates = load_file(lora / "adapter" / "adapter_model.safetensors")
     assert all(".lora_" in name for name in updates)
     assert sum(part.numel() for part in updates.values()) < sum(
@@ -124,7 +126,7 @@ def test_what_lora_trained_is_written_apart(lora: Path) -> None:
 
 
 @pytest.mark.parametrize("adapter", ["pfeiffer", "lora"])
-def test_a_stopped_run_goes_on_bit_for_bit_from_small_checkpoints(
+def test_an_interrupted_run_resumes_bit_for_bit_from_small_checkpoints(
     adapter: str, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     model = tmp_path / "model"
@@ -161,7 +163,7 @@ def test_a_run_is_not_resumed_on_another_base(tiny_pairs: Pairs, tmp_path: Path)
         train(tiny_pairs, str(base), model, settings("pfeiffer"), device=CPU, resume=True)
 
 
-def test_the_adapters_of_a_base_are_trained_on(
+def test_existing_adapters_of_a_base_are_trained_further(
     pfeiffer: Path, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     train(tiny_pairs, str(pfeiffer), tmp_path / "model", settings("pfeiffer"), device=CPU)
@@ -171,7 +173,7 @@ def test_the_adapters_of_a_base_are_trained_on(
 
 
 @pytest.mark.parametrize("other", [settings("none"), settings("lora"), settings("pfeiffer", reduction=2)])
-def test_a_base_with_adapters_is_not_trained_otherwise(
+def test_a_base_with_adapters_is_refused_for_other_training(
     other: TrainSettings, pfeiffer: Path, tiny_pairs: Pairs, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="give --adapter pfeiffer --reduction 4"):

@@ -34,7 +34,7 @@ def test_a_resumed_run_sees_the_batches_it_would_have_seen(tiny_pairs: Pairs, ti
 
 
 @pytest.mark.parametrize("at_once", [1, 24, 1000])
-def test_batches_prepared_together_are_those_prepared_alone(
+def test_batches_prepared_together_equal_those_prepared_one_by_one(
     at_once: int, tiny_pairs: Pairs, tiny_base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sapbert.training.alignment.batches._PAIRS_AHEAD", at_once)
@@ -50,7 +50,7 @@ def test_batches_prepared_together_are_those_prepared_alone(
         assert batch.shared_concept.tolist() == tiny_pairs.share_concept(rows).tolist()
 
 
-def test_two_groups_of_batches_are_prepared_before_they_are_asked_for(
+def test_two_groups_of_batches_are_prepared_ahead(
     tiny_pairs: Pairs, tiny_base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sapbert.training.alignment.batches._PAIRS_AHEAD", 1)
@@ -84,7 +84,7 @@ def test_an_epoch_visits_pairs_once_and_in_another_order_than_the_next(
     assert np.concatenate(list(other_seed.numbers(0, batches.steps_per_epoch))).tolist() != first.tolist()
 
 
-def test_processes_share_a_batch_and_agree_on_how_its_names_relate(
+def test_processes_share_a_batch_and_agree_on_labels_and_shared_concepts(
     tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
     whole = next(make_batches(tiny_pairs, tiny_base).after(0, 1))
@@ -105,7 +105,7 @@ def test_held_out_concepts_are_not_trained_on(tiny_pairs: Pairs) -> None:
     assert set(owner[split.held_out].tolist()).isdisjoint(owner[split.train].tolist())
     assert len(split.train) + len(split.held_out) == len(tiny_pairs)
     assert len(split_pairs(tiny_pairs, held_out_concepts=0, seed=3).held_out) == 0
-    # However many are asked for, most concepts stay to train on.
+    # At most a fifth of the concepts is held out.
     assert len(split_pairs(tiny_pairs, held_out_concepts=10_000, seed=3).train) > len(tiny_pairs) / 2
 
 
@@ -114,6 +114,6 @@ def test_a_batch_larger_than_the_data_is_refused(tiny_pairs: Pairs, tiny_base: P
         make_batches(tiny_pairs, tiny_base, batch_size=len(tiny_pairs) + 1)
 
 
-def test_a_batch_that_processes_cannot_share_evenly_is_refused(tiny_pairs: Pairs, tiny_base: Path) -> None:
+def test_a_batch_size_not_divisible_by_the_processes_is_refused(tiny_pairs: Pairs, tiny_base: Path) -> None:
     with pytest.raises(ConfigError, match="evenly by 3 processes"):
         make_batches(tiny_pairs, tiny_base, batch_size=8, world=3)

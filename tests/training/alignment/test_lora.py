@@ -16,7 +16,7 @@ from tests.encoder.test_adapters import build, encode, stir
 from tests.encoder.test_adapters import model as model
 
 
-def test_a_fresh_lora_model_gives_the_vectors_of_its_base(model: PreTrainedModel) -> None:
+def test_a_new_lora_model_gives_the_vectors_of_its_base(model: PreTrainedModel) -> None:
     expected = encode(model)
     add_lora(model, LoraSettings())
     assert torch.allclose(encode(model), expected, atol=1e-6)
@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_lora() -> None:
     assert not torch.equal(drawn[0], drawn[2])
 
 
-def test_merging_without_lora_is_a_bug_of_the_caller() -> None:
+def test_merging_without_lora_raises_value_error() -> None:
     with pytest.raises(ValueError, match="no LoRA"):
         merge_lora(build())
 
@@ -76,9 +76,7 @@ def test_without_peft_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPa
         add_lora(build(), LoraSettings())
 
 
-def test_what_was_trained_is_written_apart_and_peft_puts_it_on_the_base_again(
-    model: PreTrainedModel, tmp_path: Path
-) -> None:
+def test_saved_updates_can_be_added_to_the_base_by_peft(model: PreTrainedModel, tmp_path: Path) -> None:
     from peft import PeftModel
 
     base = copy.deepcopy(model)

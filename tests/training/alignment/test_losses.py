@@ -29,7 +29,7 @@ every_loss = pytest.mark.parametrize("name", NAMES)
 
 
 Row = dict[int, float]
-"""Of an anchor: reference -> cosine."""
+"""Cosines of an anchor, by reference."""
 
 
 def distance(cosine: float) -> float:
@@ -120,7 +120,7 @@ SLOW: dict[LossName, Callable[[list[Row], list[Row]], float]] = {
 
 @every_loss
 @pytest.mark.parametrize("seed", range(5))
-def test_each_loss_is_its_formula_over_the_mined_pairs(name: LossName, seed: int) -> None:
+def test_each_loss_equals_its_formula_over_the_mined_pairs(name: LossName, seed: int) -> None:
     batch = a_batch([i % 7 for i in range(18)], seed=seed, spread=1.2, ambiguous=0.1, dtype=torch.float64)
     units, pairs = normalize(batch.vectors.detach()), batch.pairs()
     cosines = (units @ units.T).tolist()
@@ -135,7 +135,7 @@ def test_each_loss_is_its_formula_over_the_mined_pairs(name: LossName, seed: int
     assert loss == pytest.approx(SLOW[name](positives, negatives), rel=1e-5)
 
 
-def test_over_all_pairs_the_nca_loss_is_that_of_the_library() -> None:
+def test_over_all_pairs_the_nca_loss_equals_that_of_the_library() -> None:
     batch = a_batch([i % 5 for i in range(30)] + [7], dtype=torch.float64)
     reference = library.NCALoss(softmax_scale=20)(batch.vectors, batch.labels)
     expected, expected_gradient = value_and_gradient(reference, batch.vectors)
@@ -194,7 +194,7 @@ def test_lifted_and_infonce_equal_the_library_on_any_labels(
 @pytest.mark.parametrize(
     "labels", [[0], [0, 1], list(range(9)), [0, 0, 1, 1, 2, 2]], ids=["one", "two", "no positives", "learned"]
 )
-def test_a_batch_without_hard_pairs_costs_nothing(name: LossName, labels: list[int]) -> None:
+def test_a_batch_without_hard_pairs_has_zero_loss_and_gradient(name: LossName, labels: list[int]) -> None:
     batch = a_batch(labels, spread=0.001)
     assert batch.pairs().counts() == (0, 0)
 
@@ -205,7 +205,7 @@ def test_a_batch_without_hard_pairs_costs_nothing(name: LossName, labels: list[i
 
 
 @every_loss
-def test_names_of_one_concept_only_do_not_crash_without_mining(name: LossName) -> None:
+def test_a_batch_of_one_concept_works_without_mining(name: LossName) -> None:
     batch = a_batch([0] * 6)
 
     value, gradient = value_and_gradient(
@@ -218,7 +218,7 @@ def test_names_of_one_concept_only_do_not_crash_without_mining(name: LossName) -
 
 @every_loss
 def test_ambiguous_names_are_not_pushed_apart(name: LossName) -> None:
-    # Names 0 and 1 have one vector: were they negatives, no loss could overlook it.
+    # Names 0 and 1 have the same vector: as negatives they would raise every loss.
     names, pairs = pairs_of_labels(0, 0, 5, 180, labels=[0, 1, 0, 2])
     pairs.negatives[0, 1] = pairs.negatives[1, 0] = False
     pairs.negatives[1, 2] = pairs.negatives[2, 1] = False
@@ -258,14 +258,14 @@ def test_mixed_precision_does_not_round_the_loss(name: LossName) -> None:
 
 
 @every_loss
-def test_vectors_that_are_not_numbers_give_a_loss_that_is_none(name: LossName) -> None:
+def test_nan_vectors_give_a_nan_loss(name: LossName) -> None:
     batch = a_batch([i // 2 for i in range(24)])
     broken = Batch(batch.vectors * math.nan, batch.labels, batch.positives, batch.negatives)
 
     assert broken.loss(make_loss(name)).isnan()
 
 
-def test_the_lifted_structure_loss_refuses_some_of_the_anchors() -> None:
+def test_the_lifted_structure_loss_needs_all_names_as_anchors() -> None:
     batch = a_batch([0, 0, 1, 1])
     units, pairs = normalize(batch.vectors), batch.pairs()
 
@@ -284,7 +284,7 @@ def test_a_loss_of_the_library_names_the_missing_extra(
 
 
 @pytest.mark.parametrize("name", ["ms", "nca", "lifted", "infonce", "cosine"])
-def test_our_own_losses_need_no_library(name: LossName, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_implemented_here_need_no_library(name: LossName, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = a_batch([i // 2 for i in range(24)])
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning.losses", None)
 

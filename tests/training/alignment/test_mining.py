@@ -21,7 +21,7 @@ Pairs = set[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Names:
-    """A batch: unit vectors, and which names have a concept in common."""
+    """A batch: unit vectors, labels, and which names share a concept."""
 
     vectors: Tensor
     labels: Tensor
@@ -64,7 +64,7 @@ def listed(mask: Tensor) -> Pairs:
 
 
 def keeps(kind: Triplets, difference: float, margin: float) -> bool:
-    """The rule of the paper for one triplet; `difference` is d(a, n) - d(a, p)."""
+    """Apply the rule of the paper to one triplet; `difference` is d(a, n) - d(a, p)."""
     match kind:
         case "all":
             return difference <= margin
@@ -81,7 +81,7 @@ def keeps(kind: Triplets, difference: float, margin: float) -> bool:
 def by_listing_triplets(
     distances: Tensor, positives: Tensor, negatives: Tensor, kind: Triplets, margin: float
 ) -> tuple[Pairs, Pairs]:
-    """The slow and obvious way."""
+    """Mine by listing all triplets, slowly but obviously correct."""
     near, far = set(), set()
     for a, row in enumerate(distances.tolist()):
         for p in positives[a].nonzero().flatten().tolist():
@@ -150,7 +150,7 @@ def listed_indices(anchors: Tensor, others: Tensor) -> Pairs:
 
 @given(names=batches(), data=st.data(), kind=st.sampled_from(KINDS))
 @settings(max_examples=60)
-def test_mining_some_anchors_gives_their_rows_of_the_whole(
+def test_mining_some_anchors_gives_their_rows_of_all_pairs(
     names: Names, data: st.DataObject, kind: Triplets
 ) -> None:
     start = data.draw(st.integers(0, len(names.labels) - 1))
@@ -165,7 +165,7 @@ def test_mining_some_anchors_gives_their_rows_of_the_whole(
         MiningSettings(triplets=kind),
     )
 
-    # torch may round distances of few rows otherwise; so the rows are held to the listing, not to `mined`.
+    # torch may round distances of few rows differently, so compare with the listing, not with `mined`.
     distances = torch.cdist(names.vectors[start:stop], names.vectors)
     expected = by_listing_triplets(distances, positives[start:stop], negatives[start:stop], kind, 0.2)
     assert (listed(some.positives), listed(some.negatives)) == expected
@@ -214,7 +214,7 @@ def test_names_with_one_vector_in_two_concepts_are_hard_and_not_semihard() -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_broken_vector_is_kept_so_that_the_loss_shows_it(kind: Triplets) -> None:
+def test_pairs_of_nan_vectors_are_kept_so_that_the_loss_is_nan(kind: Triplets) -> None:
     names = on_a_circle(0, 20, 90, 110)
     names[0] = math.nan
     labels = torch.tensor([0, 0, 1, 1])
@@ -226,7 +226,7 @@ def test_a_broken_vector_is_kept_so_that_the_loss_shows_it(kind: Triplets) -> No
 
 
 class LargestTensor(TorchDispatchMode):
-    """Remembers the size of the largest tensor made."""
+    """Records the size of the largest tensor."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -241,7 +241,7 @@ class LargestTensor(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_mining_makes_no_tensor_larger_than_the_square_of_the_batch(kind: Triplets) -> None:
+def test_mining_allocates_no_tensor_larger_than_the_square_of_the_batch(kind: Triplets) -> None:
     labels = torch.arange(120) // 3
     vectors = normalize(torch.randn(120, 8, generator=torch.Generator().manual_seed(1)))
 

@@ -24,7 +24,7 @@ from tests.training.alignment.mined import (
 miners: Any = pytest.importorskip("pytorch_metric_learning.miners")
 
 
-def test_the_multi_similarity_loss_of_three_names_is_as_worked_out_by_hand() -> None:
+def test_the_multi_similarity_loss_of_three_names_equals_the_value_computed_by_hand() -> None:
     # Cosines: 0.5 of the two names of concept 0, 0 and -0.5 of each to the name of concept 1 (150°, 90° off).
     names, pairs = pairs_of_labels(0, 60, 150, labels=[0, 0, 1])
 
@@ -78,7 +78,7 @@ def test_multi_similarity_equals_the_library_on_any_labels(
         torch.testing.assert_close(gradient, expected_gradient, atol=1e-6, rtol=0)
 
 
-def test_a_single_hard_triplet_counts_though_the_library_drops_it() -> None:
+def test_a_single_hard_triplet_counts_although_the_library_ignores_it() -> None:
     names, pairs = pairs_of_labels(0, 20, -25, labels=[0, 0, 1])
     mined = mine(names, names, pairs.positives, pairs.negatives, MiningSettings())
     rows = (*mined.positives.nonzero(as_tuple=True), *mined.negatives.nonzero(as_tuple=True))

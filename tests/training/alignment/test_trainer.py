@@ -49,7 +49,7 @@ def uninterrupted(tiny_pairs: Pairs, tiny_base: Path, tmp_path_factory: pytest.T
     return model
 
 
-def test_training_brings_the_names_of_a_concept_together(
+def test_training_pulls_the_names_of_a_concept_together(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     fast = settings(epochs=8, learning_rate=3e-3, evaluate_every=50, checkpoint_every=1000)
@@ -66,7 +66,7 @@ def test_training_brings_the_names_of_a_concept_together(
     assert [row["step"] for row in metrics if "retrieval" in row][:2] == [0, 50]
 
 
-def test_the_model_folder_is_whole_and_opens_as_it_was_trained(uninterrupted: Path) -> None:
+def test_the_model_folder_is_complete_and_opens_as_trained(uninterrupted: Path) -> None:
     encoder = TransformerEncoder.open(uninterrupted, device="cpu")
     manifest = json.loads((uninterrupted / "manifest.json").read_text())
 
@@ -148,7 +148,7 @@ def arguments(pairs: Pairs, base: Path, model: Path, *, killed_at: int) -> list[
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_that_was_stopped_goes_on_bit_for_bit(
+def test_an_interrupted_run_resumes_bit_for_bit(
     number: signal.Signals, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, uninterrupted: Path
 ) -> None:
     def interrupt(done: int, _total: int, _figures: Mapping[str, float]) -> None:
@@ -165,7 +165,7 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(
             train(tiny_pairs, str(tiny_base), model, settings(), device=CPU, on_step=interrupt)
     assert not model.exists()
     saved = sorted(path.name for path in (tmp_path / "model.run").glob("step-*"))
-    # Ctrl-C saves the step it came in; a kill leaves the last checkpoint.
+    # Ctrl-C saves the current step; a kill leaves the last checkpoint.
     assert saved[-1] == ("step-00000005" if number == signal.SIGINT else "step-00000003")
     resumed: list[int] = []
 
@@ -190,7 +190,7 @@ def stop_after(step: int) -> object:
 
 @pytest.fixture
 def stopped(tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path) -> Path:
-    """The goal of a run that stopped after seven steps, with checkpoints of three and six."""
+    """Return the target of a run interrupted after seven steps, with checkpoints of steps three and six."""
     with pytest.raises(RuntimeError, match="stopped"):
         train(
             tiny_pairs,
@@ -203,7 +203,7 @@ def stopped(tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+def test_a_damaged_checkpoint_is_skipped_for_the_one_before(
     stopped: Path, tiny_pairs: Pairs, tiny_base: Path, uninterrupted: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     newest = stopped.with_name("model.run") / "step-00000006" / "state.pt"
@@ -214,14 +214,14 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     assert_same_model(stopped, uninterrupted)
 
 
-def test_resuming_with_other_settings_says_what_differs(
+def test_resuming_with_other_settings_names_the_differences(
     stopped: Path, tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
     with pytest.raises(ConfigError, match=r"learning_rate 0\.001, now 0\.002"):
         train(tiny_pairs, str(tiny_base), stopped, settings(learning_rate=2e-3), device=CPU, resume=True)
 
 
-def test_an_unfinished_run_is_not_lost_by_starting_anew(
+def test_an_interrupted_run_is_not_overwritten_by_a_new_one(
     stopped: Path, tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
     with pytest.raises(ArtifactError, match="--resume"):
@@ -243,7 +243,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
     assert_same_model(stopped, uninterrupted)
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoint(
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     wild = settings(learning_rate=1e30, checkpoint_every=1, held_out=0)
@@ -252,7 +252,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoint(
     assert (tmp_path / "model.run" / "step-00000001").exists()
 
 
-def test_a_parameter_the_loss_has_not_is_refused_before_anything_is_touched(
+def test_an_unknown_loss_parameter_is_refused_before_anything_changes(
     stopped: Path, tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
     wrong = settings(loss_settings={"negativ_scale": 50})
@@ -270,7 +270,7 @@ def test_the_settings_of_a_loss_change_the_loss(tiny_pairs: Pairs, tiny_base: Pa
     assert first[60.0] != first[6.0]
 
 
-def test_an_existing_model_is_not_replaced_unasked(
+def test_an_existing_model_is_not_replaced_without_overwrite(
     uninterrupted: Path, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     model = tmp_path / "model"
@@ -280,7 +280,7 @@ def test_an_existing_model_is_not_replaced_unasked(
     assert_same_model(model, uninterrupted)
 
 
-def test_a_folder_that_is_no_artifact_is_refused_before_a_step(
+def test_a_target_that_is_not_an_artifact_is_refused_before_the_first_step(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "mine").mkdir()
@@ -306,7 +306,7 @@ def test_warm_up_and_decay_shape_the_learning_rate(
     assert rates[-1] < max(rates) / 2
 
 
-def test_any_figures_of_the_encoder_can_be_measured_instead(
+def test_a_custom_evaluation_replaces_the_default_metrics(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     def evaluate(encoder: Encoder) -> dict[str, float]:
@@ -323,7 +323,7 @@ def test_any_figures_of_the_encoder_can_be_measured_instead(
     assert "| steps | nearness | seen |" in (tmp_path / "model" / "README.md").read_text()
 
 
-def test_steps_drop_out_also_after_an_evaluation_that_turned_that_off(
+def test_dropout_is_applied_also_after_an_evaluation_that_turned_it_off(
     tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     def evaluate(encoder: Encoder) -> dict[str, float]:
@@ -355,12 +355,12 @@ def test_processes_started_by_torchrun_train_one_model_without_polars(
     metrics = read_metrics(tmp_path / "model" / "metrics.jsonl")
     expected = read_metrics(uninterrupted / "metrics.jsonl")
     assert [row["step"] for row in metrics] == [row["step"] for row in expected]
-    # Dropout differs, the objective does not.
+    # Dropout differs, the objective is the same.
     assert metrics[1]["loss"] == pytest.approx(expected[1]["loss"], rel=0.2)
     assert metrics[0]["retrieval"] == expected[0]["retrieval"]
 
 
-def test_a_garbled_line_of_metrics_does_not_stop_a_resumed_run(
+def test_a_damaged_line_of_metrics_does_not_stop_a_resumed_run(
     stopped: Path, tiny_pairs: Pairs, tiny_base: Path, uninterrupted: Path
 ) -> None:
     file = stopped.with_name("model.run") / "metrics.jsonl"
