@@ -39,7 +39,7 @@ _MAPS = (
     "output.LayerNorm",
 )
 _JOINED = 3
-"""The first so many of `_MAPS` become one matrix."""
+"""Number of the first `_MAPS` that are joined in one matrix."""
 
 
 def supports_rows(model: PreTrainedModel, pooling: Pooling, max_length: int) -> bool:

@@ -122,7 +122,7 @@ class _Run:
         if done == 0:
             report([(0, objective.measure(0))])
         delayed = DelayedMetrics(self.device, objective.names_per_step)
-        # Not in each step, where it would take a tenth of a GPU step. `measure` may leave training mode.
+        # Once and after each `measure`, not in each step, where it would take a tenth of the time on a GPU.
         objective.module.train()
         for step in objective.steps(done, self.optimizer):
             delayed.add(done + 1, self._learning_rate(done), self._take(step, done))

@@ -85,8 +85,8 @@ class TrainSettings(LoopSettings):
     margin: float = 0.2
     """Distance by which a negative must be farther than the positive for a triplet to satisfy the margin."""
     matryoshka_dim: int | None = None
-    """Also train the first so many dimensions as vectors of their own, for use with truncated vectors.
-    `sapbert index --dimensions` does not need it."""
+    """Also train the first dimensions, this many, as vectors of their own, for truncated vectors. Shorter
+    vectors of `sapbert index --dimensions` do not need it."""
     weight_interpolation: float = 1.0
     """Weight of the trained parameters in the final model, between the base (0) and the trained model (1)."""
 

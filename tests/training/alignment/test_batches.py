@@ -115,5 +115,5 @@ def test_a_batch_larger_than_the_data_is_refused(tiny_pairs: Pairs, tiny_base: P
 
 
 def test_a_batch_size_not_divisible_by_the_processes_is_refused(tiny_pairs: Pairs, tiny_base: Path) -> None:
-    with pytest.raises(ConfigError, match="evenly by 3 processes"):
+    with pytest.raises(ConfigError, match="number of processes, 3"):
         make_batches(tiny_pairs, tiny_base, batch_size=8, world=3)

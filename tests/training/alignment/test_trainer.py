@@ -217,7 +217,7 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before(
 def test_resuming_with_other_settings_names_the_differences(
     stopped: Path, tiny_pairs: Pairs, tiny_base: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"learning_rate 0\.001, now 0\.002"):
+    with pytest.raises(ConfigError, match=r"learning_rate was 0\.001, now 0\.002"):
         train(tiny_pairs, str(tiny_base), stopped, settings(learning_rate=2e-3), device=CPU, resume=True)
 
 

@@ -59,27 +59,27 @@ def _norm_forward(
     BLOCK: tl.constexpr,  # noqa: N803
     ROWS: tl.constexpr,  # noqa: N803
     DROPS: tl.constexpr,  # noqa: N803
-    WHOLE: tl.constexpr,  # noqa: N803
+    RESIDUAL: tl.constexpr,  # noqa: N803
 ):
     token, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     inside = column < DIM
     at, here = token[:, None] * DIM + column[None, :], (token < tokens)[:, None] & inside[None, :]
-    # Without `WHOLE` the product already contains the residual, and no gradient needs the sum.
+    # Without `RESIDUAL` the product already contains the residual, and no gradient needs the sum.
     added = tl.load(product + at, here, 0.0).to(tl.float32)
     added += tl.load(bias + column, inside, 0.0).to(tl.float32)[None, :]
     if DROPS:
         added *= dropout_factors(tl.load(seeds).to(tl.uint32), at, limit, factor)
-    if WHOLE:
+    if RESIDUAL:
         added += tl.load(residual + at, here, 0.0).to(tl.float32)
     # Rounded as it is stored for the gradient.
     added = added.to(out.dtype.element_ty).to(tl.float32)
     mean = tl.sum(added, 1) / DIM
     centered = tl.where(inside[None, :], added - mean[:, None], 0.0)
     scale = tl.rsqrt(tl.sum(centered * centered, 1) / DIM + epsilon)
-    found = centered * scale[:, None] * tl.load(gain + column, inside, 0.0).to(tl.float32)[None, :]
-    found += tl.load(shift + column, inside, 0.0).to(tl.float32)[None, :]
-    tl.store(out + at, found.to(out.dtype.element_ty), here)
-    if WHOLE:
+    normalized = centered * scale[:, None] * tl.load(gain + column, inside, 0.0).to(tl.float32)[None, :]
+    normalized += tl.load(shift + column, inside, 0.0).to(tl.float32)[None, :]
+    tl.store(out + at, normalized.to(out.dtype.element_ty), here)
+    if RESIDUAL:
         tl.store(total + at, added.to(out.dtype.element_ty), here)
         tl.store(stats + token, mean, token < tokens)
         tl.store(stats + tokens + token, scale, token < tokens)
@@ -118,21 +118,20 @@ def _norm_backward(
             tl.load(stats + token, token < tokens, 0.0),
             tl.load(stats + tokens + token, token < tokens, 0.0),
         )
-        given = tl.load(gradient + at, here, 0.0).to(tl.float32)
+        grad_out = tl.load(gradient + at, here, 0.0).to(tl.float32)
         normed = (tl.load(total + at, here, 0.0).to(tl.float32) - mean[:, None]) * scale[:, None]
         normed = tl.where(here, normed, 0.0)
-        weighted = given * weight[None, :]
+        weighted = grad_out * weight[None, :]
         projection = tl.sum(weighted * normed, 1) / DIM
-        found = (weighted - (tl.sum(weighted, 1) / DIM)[:, None] - normed * projection[:, None]) * scale[
-            :, None
-        ]
-        tl.store(out + at, found.to(out.dtype.element_ty), here)
+        mean_weighted = (tl.sum(weighted, 1) / DIM)[:, None]
+        grad_in = (weighted - mean_weighted - normed * projection[:, None]) * scale[:, None]
+        tl.store(out + at, grad_in.to(out.dtype.element_ty), here)
         if DROPS:
-            found *= dropout_factors(tl.load(seeds).to(tl.uint32), at, limit, factor)
-            tl.store(dropped + at, found.to(out.dtype.element_ty), here)
-        of_bias += tl.where(here, found, 0.0)
-        of_gain += given * normed
-        of_shift += given
+            grad_in *= dropout_factors(tl.load(seeds).to(tl.uint32), at, limit, factor)
+            tl.store(dropped + at, grad_in.to(out.dtype.element_ty), here)
+        of_bias += tl.where(here, grad_in, 0.0)
+        of_gain += grad_out * normed
+        of_shift += grad_out
     # Summed across threads only once.
     tl.atomic_add(sums + column, tl.sum(of_bias, 0), inside, sem="relaxed")
     tl.atomic_add(sums + DIM + column, tl.sum(of_gain, 0), inside, sem="relaxed")
@@ -191,9 +190,9 @@ def _gelu_backward(
         at, here = token[:, None] * WIDE + column[None, :], (token < tokens)[:, None] & inside[None, :]
         value = tl.load(product + at, here, 0.0).to(tl.float32) + added
         density, cumulative = _normal(value)
-        found = tl.load(gradient + at, here, 0.0).to(tl.float32) * (cumulative + value * density)
-        tl.store(gradient + at, found.to(gradient.dtype.element_ty), here)
-        of_bias += found
+        grad_in = tl.load(gradient + at, here, 0.0).to(tl.float32) * (cumulative + value * density)
+        tl.store(gradient + at, grad_in.to(gradient.dtype.element_ty), here)
+        of_bias += grad_in
     tl.atomic_add(sums + column, tl.sum(of_bias, 0), inside, sem="relaxed")
 
 
@@ -221,19 +220,31 @@ def add_norm(
     out, total = torch.empty_like(product), torch.empty_like(product)
     stats = torch.empty(2, len(product), dtype=torch.float32, device=product.device)
     arguments = product, bias, residual, *norm, bias if seed is None else seed, out, total, stats
-    _norm(*arguments, epsilon=epsilon, dropout=dropout, whole=True)
+    _norm(*arguments, epsilon=epsilon, dropout=dropout, with_residual=True)
     return Normed(out, total, stats)
 
 
 def norm_in_place(total: Tensor, bias: Tensor, norm: tuple[Tensor, Tensor], *, epsilon: float) -> Tensor:
     """Add a bias and normalize in place, without gradient.  # (tokens, dim), ... -> (tokens, dim)"""
-    _norm(total, bias, total, *norm, bias, total, total, total, epsilon=epsilon, dropout=0.0, whole=False)
+    _norm(
+        total,
+        bias,
+        total,
+        *norm,
+        bias,
+        total,
+        total,
+        total,
+        epsilon=epsilon,
+        dropout=0.0,
+        with_residual=False,
+    )
     return total
 
 
-def _norm(product: Tensor, *others: Tensor, epsilon: float, dropout: float, whole: bool) -> None:
+def _norm(product: Tensor, *others: Tensor, epsilon: float, dropout: float, with_residual: bool) -> None:
     tokens, dim = product.shape
-    options = {**dropout_options(dim, dropout), "ROWS": _ROWS, "WHOLE": whole, "num_warps": _WARPS}
+    options = {**dropout_options(dim, dropout), "ROWS": _ROWS, "RESIDUAL": with_residual, "num_warps": _WARPS}
     grid = (triton.cdiv(tokens, _ROWS),)
     _norm_forward[grid](product, *others, tokens, epsilon, **options)
 

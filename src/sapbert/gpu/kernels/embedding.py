@@ -38,12 +38,9 @@ def fused_embed(
 @triton.jit
 def _embedding_sum(word, position, token_type, word_id, place, column, inside, DIM: tl.constexpr):  # noqa: N803
     """Return the sum of the embeddings of a token.  # (block,)"""
-    found = tl.load(word + word_id.to(tl.int64) * DIM + column, inside, 0.0)
-    return (
-        found
-        + tl.load(position + place * DIM + column, inside, 0.0)
-        + tl.load(token_type + column, inside, 0.0)
-    )
+    total = tl.load(word + word_id.to(tl.int64) * DIM + column, inside, 0.0)
+    total += tl.load(position + place * DIM + column, inside, 0.0)
+    return total + tl.load(token_type + column, inside, 0.0)
 
 
 @triton.jit
@@ -74,11 +71,11 @@ def _forward(
     mean = tl.sum(added, 0) / DIM
     centered = tl.where(inside, added - mean, 0.0)
     scale = tl.rsqrt(tl.sum(centered * centered, 0) / DIM + epsilon)
-    found = centered * scale * tl.load(gain + column, inside, 0.0) + tl.load(shift + column, inside, 0.0)
+    normalized = centered * scale * tl.load(gain + column, inside, 0.0) + tl.load(shift + column, inside, 0.0)
     at = token * DIM + column
     if DROPS:
-        found *= dropout_factors(tl.load(seed).to(tl.uint32), at, limit, factor)
-    tl.store(out + at, found.to(out.dtype.element_ty), inside)
+        normalized *= dropout_factors(tl.load(seed).to(tl.uint32), at, limit, factor)
+    tl.store(out + at, normalized.to(out.dtype.element_ty), inside)
     tl.store(stats + token, mean)
     tl.store(stats + tokens + token, scale)
 
@@ -122,19 +119,19 @@ def _backward(
         mean = tl.load(stats + token, token < tokens, 0.0)
         scale = tl.load(stats + tokens + token, token < tokens, 0.0)
         at = token * DIM + column
-        given = tl.load(gradient + at, here, 0.0).to(tl.float32)
+        grad_out = tl.load(gradient + at, here, 0.0).to(tl.float32)
         if DROPS:
-            given *= dropout_factors(tl.load(seed).to(tl.uint32), at, limit, factor)
+            grad_out *= dropout_factors(tl.load(seed).to(tl.uint32), at, limit, factor)
         normed = tl.where(here, (added - mean) * scale, 0.0)
-        weighted = given * weight
+        weighted = grad_out * weight
         projection = tl.sum(weighted * normed, 0) / DIM
-        found = (weighted - tl.sum(weighted, 0) / DIM - normed * projection) * scale
+        grad_in = (weighted - tl.sum(weighted, 0) / DIM - normed * projection) * scale
         to_word = of_word + word_id.to(tl.int64) * DIM + column
-        tl.atomic_add(to_word, found, here & (word_id != padding), sem="relaxed")
-        tl.atomic_add(of_position + place * DIM + column, found, here, sem="relaxed")
-        of_token_type += tl.where(here, found, 0.0)
-        of_gain += given * normed
-        of_shift += given
+        tl.atomic_add(to_word, grad_in, here & (word_id != padding), sem="relaxed")
+        tl.atomic_add(of_position + place * DIM + column, grad_in, here, sem="relaxed")
+        of_token_type += tl.where(here, grad_in, 0.0)
+        of_gain += grad_out * normed
+        of_shift += grad_out
     tl.atomic_add(sums + column, of_token_type, inside, sem="relaxed")
     tl.atomic_add(sums + DIM + column, of_gain, inside, sem="relaxed")
     tl.atomic_add(sums + 2 * DIM + column, of_shift, inside, sem="relaxed")
@@ -173,9 +170,9 @@ class _Embed(torch.autograd.Function):
         )
         sums = torch.zeros(3, dim, device=ids.device)
         arguments = word, position, token_type, gain, stats, ids if seed is None else seed
-        found = of_word, of_position, sums, tokens, first, padding
+        outputs = of_word, of_position, sums, tokens, first, padding
         options = {**dropout_options(dim, dropout), "TILES": _TILES, "num_warps": 2}
         grid = (triton.cdiv(tokens, _TILES),)
-        _backward[grid](gradients[0].contiguous(), ids, positions, *arguments, *found, **options)
+        _backward[grid](gradients[0].contiguous(), ids, positions, *arguments, *outputs, **options)
         of_token_type[0] = sums[0]
         return *[None] * 7, of_word, of_position, of_token_type, sums[1], sums[2]

@@ -38,22 +38,22 @@ def fused_layer(
 ) -> Tensor:
     """Compute a layer; fits `layers.Layer`."""
     if seeds is None and not torch.is_grad_enabled():
-        return _inferred(hidden, names, picks, weights, config)
+        return _inference(hidden, names, picks, weights, config)
     flat = (tensor for pair in weights for tensor in pair)
-    found: Tensor = _Layer.apply(hidden, names, picks, seeds, config, *flat)  # type: ignore[no-untyped-call]
-    return found
+    output: Tensor = _Layer.apply(hidden, names, picks, seeds, config, *flat)  # type: ignore[no-untyped-call]
+    return output
 
 
-def _inferred(
+def _inference(
     hidden: Tensor, names: Tensor, picks: Tensor | None, weights: LayerWeights, config: LayerConfig
 ) -> Tensor:
     """Compute a layer without gradient in place of `hidden`, as a copy of the residual would cost time."""
-    found = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **_attention_options(config))
+    attended = attend(hidden @ weights.qkv[0].T, weights.qkv[1], names, None, **_attention_options(config))
     if picks is not None:
-        hidden, found = hidden.index_select(0, picks), found.index_select(0, picks)
+        hidden, attended = hidden.index_select(0, picks), attended.index_select(0, picks)
     norming = partial(norm_in_place, epsilon=config.epsilon)
     hidden = norming(
-        hidden.addmm_(found, weights.attention_output[0].T),
+        hidden.addmm_(attended, weights.attention_output[0].T),
         weights.attention_output[1],
         weights.attention_norm,
     )
@@ -102,30 +102,32 @@ class _Layer(torch.autograd.Function):
         of_second, of_up, of_first, of_qkv = sums.split((3 * dim, wide, 3 * dim, 3 * dim))
         norming = partial(add_norm_gradient, dropout=config.hidden_dropout)
 
-        given, gain = gradients[0].contiguous(), weights.output_norm[0]
-        residual, product = norming(given, second, gain, _seed(seeds, 2), of_second)
-        down = product.T @ active
+        gradient, gain = gradients[0].contiguous(), weights.output_norm[0]
+        residual, product = norming(gradient, second, gain, _seed(seeds, 2), of_second)
+        down_weight = product.T @ active
         product = gelu_gradient(product @ weights.down[0], up, weights.up[1], of_up)
-        raised = product.T @ first.out
-        given, gain = residual.addmm_(product, weights.up[0]), weights.attention_norm[0]
-        residual, product = norming(given, first, gain, _seed(seeds, 1), of_first)
-        joined = product.T @ attended
-        given = product @ weights.attention_output[0]
+        up_weight = product.T @ first.out
+        gradient, gain = residual.addmm_(product, weights.up[0]), weights.attention_norm[0]
+        residual, product = norming(gradient, first, gain, _seed(seeds, 1), of_first)
+        output_weight = product.T @ attended
+        gradient = product @ weights.attention_output[0]
         if picks is not None:
-            residual, given = (_scatter_picks(tensor, picks, len(hidden)) for tensor in (residual, given))
+            residual, gradient = (
+                _scatter_picks(tensor, picks, len(hidden)) for tensor in (residual, gradient)
+            )
         seed, bias = _seed(seeds, 0), weights.qkv[1]
-        product = attend_gradient(given, qkv, bias, names, seed, of_qkv, **_attention_options(config))
-        looked = product.T @ hidden
-        found = _flat(sums.to(hidden.dtype), looked, joined, raised, down)
-        return residual.addmm_(product, weights.qkv[0]), None, None, None, None, *found
+        product = attend_gradient(gradient, qkv, bias, names, seed, of_qkv, **_attention_options(config))
+        qkv_weight = product.T @ hidden
+        weight_gradients = _flat(sums.to(hidden.dtype), qkv_weight, output_weight, up_weight, down_weight)
+        return residual.addmm_(product, weights.qkv[0]), None, None, None, None, *weight_gradients
 
 
-def _flat(sums: Tensor, qkv: Tensor, joined: Tensor, up: Tensor, down: Tensor) -> list[Tensor]:
+def _flat(sums: Tensor, qkv: Tensor, output: Tensor, up: Tensor, down: Tensor) -> list[Tensor]:
     """Return all gradients in the order of `LayerWeights`; `sums` has those of biases and norms."""
-    dim, wide = len(joined), len(up)
+    dim, wide = len(output), len(up)
     sizes = (dim, dim, dim, wide, dim, dim, dim, 3 * dim)
     bias_2, gain_2, shift_2, bias_up, bias_1, gain_1, shift_1, bias_qkv = sums.split(sizes)
-    return [qkv, bias_qkv, joined, bias_1, gain_1, shift_1, up, bias_up, down, bias_2, gain_2, shift_2]
+    return [qkv, bias_qkv, output, bias_1, gain_1, shift_1, up, bias_up, down, bias_2, gain_2, shift_2]
 
 
 def _weights(flat: tuple[Tensor, ...]) -> LayerWeights:

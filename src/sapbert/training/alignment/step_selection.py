@@ -45,7 +45,7 @@ def select_step(
     example: PairBatch,
     steps: int,
 ) -> PrepareStep:
-    """Return the fastest way to take the steps of a run of `steps` steps.
+    """Return a function that prepares the steps of a run in the fastest available implementation.
 
     `example` is a batch of the run: its graph is captured here, which changes neither weights nor random
     state. If that fails, a warning says why and the steps are those of `plain`. The encoder's model must be

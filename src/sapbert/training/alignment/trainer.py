@@ -156,7 +156,7 @@ class _SelfAlignment:
         return [{"params": trainable_parameters(self.module), LEARNING_RATE_FACTOR: 1}]
 
     def steps(self, done: int, optimizer: torch.optim.Optimizer) -> Iterator[TrainingStep]:
-        """Yield the remaining steps, each computed in the fastest way for this model and device."""
+        """Yield the remaining steps, in the fastest implementation for this model and device."""
         if done >= self.total:
             return iter(())
         example = next(self.batches.after(done, done + 1))
