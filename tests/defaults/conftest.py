@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from sapbert.defaults import HOME
+from sapbert.defaults import VARIABLE
 from tests.conftest import Exported
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -76,7 +76,7 @@ def built(
             home,
         ]
         patch.setattr("sys.argv", ["build_defaults.py", "--dimensions", "16", *map(str, told)])
-        patch.setenv(HOME, "")  # so that what the script sets is undone
+        patch.setenv(VARIABLE, "")  # so that what the script sets is undone
         script.main()
     return home
 
@@ -84,5 +84,5 @@ def built(
 @pytest.fixture
 def home(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The tiny default, in the place of the real one."""
-    monkeypatch.setenv(HOME, str(built))
+    monkeypatch.setenv(VARIABLE, str(built))
     return built

@@ -9,7 +9,7 @@ import pytest
 
 import sapbert.defaults
 from sapbert.artifacts import load_manifest
-from sapbert.defaults import CALIBRATION, HOME
+from sapbert.defaults import CALIBRATION, VARIABLE
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import LinkSettings
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.skipif(not (HERE / "index").is_dir(), reason="no weight
 
 @pytest.fixture(autouse=True)
 def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(HOME, raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
 
 
 @pytest.fixture(scope="module")
 def linker() -> Linker:
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(HOME, raising=False)
+        patch.delenv(VARIABLE, raising=False)
         return Linker.open(threads=1)
 
 

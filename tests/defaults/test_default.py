@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sapbert as package
-from sapbert.defaults import HOME, is_default, resolve_default
+from sapbert.defaults import VARIABLE, is_default, resolve_default
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
@@ -163,7 +163,7 @@ def test_the_default_encoder_is_evaluated(sapbert: Sapbert, home: Path, tmp_path
 def test_where_nothing_came_along_one_line_says_so(
     sapbert: Sapbert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(HOME, str(tmp_path))
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
 
     assert "no default index is installed" in refused(sapbert("link", "heart attack"))
     assert "no default encoder is installed" in refused(
@@ -176,7 +176,7 @@ def test_an_index_without_a_calibration_answers_without_confidence(
 ) -> None:
     moved = Path(shutil.copytree(home, tmp_path / "moved"))
     (moved / "calibration.json").unlink()
-    monkeypatch.setenv(HOME, str(moved))
+    monkeypatch.setenv(VARIABLE, str(moved))
 
     [[found]] = Linker.open().link(["heart attack"], k=1)
     assert (found.concept_id, found.confidence) == ("mesh:D009203", None)
@@ -190,7 +190,7 @@ def test_an_encoder_that_does_not_belong_to_the_index_is_refused(
     shutil.copytree(tiny_export.encoder, moved / "encoder")
     description = moved / "encoder" / "sapbert.json"
     description.write_text(description.read_text().replace('"variant": "int8"', '"variant": "fp32"'))
-    monkeypatch.setenv(HOME, str(moved))
+    monkeypatch.setenv(VARIABLE, str(moved))
 
     with pytest.raises(ArtifactError, match="their vectors do not compare"):
         Linker.open()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sapbert.defaults import HOME
+from sapbert.defaults import VARIABLE
 from tests.cli.conftest import Sapbert, refused, sapbert
 from tests.service.test_process import Process
 
@@ -29,7 +29,7 @@ def test_a_word_alone_serves_with_confidence(home: Path) -> None:
 def test_where_nothing_came_along_it_is_told_as_linking_tells_it(
     sapbert: Sapbert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(HOME, str(tmp_path))
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
     (tmp_path / "service.toml").write_text('[linkers.mesh]\nindex = "default"\n')
 
     told = refused(sapbert("link", "heart attack"))

@@ -213,7 +213,7 @@ def test_a_wrong_checksum_deletes_what_came_and_keeps_what_was_here(
     server.headers = headers
 
     with pytest.raises(
-        SapbertError, match=r"its (sha256|md5) is [0-9a-f]+, not [0-9a-f]+ as published"
+        SapbertError, match=r"its (sha256|md5) is [0-9a-f]+, but the server published [0-9a-f]+"
     ) as told:
         fetch(server, target)
 
@@ -251,7 +251,7 @@ def test_a_file_from_another_address_is_not_taken_for_this_one(server: Server, t
 def test_a_file_that_is_not_there_is_told_at_once(server: Server, target: Path, code: int) -> None:
     server.codes = [code]
 
-    with pytest.raises(SapbertError, match=rf"hp\.obo: the server says {code} .*; has the file moved\?"):
+    with pytest.raises(SapbertError, match=rf"hp\.obo: the server responded {code} .*; has the file moved\?"):
         fetch(server, target)
 
     assert len(server.asked) == 1
@@ -275,7 +275,7 @@ def test_after_some_failures_in_a_row_what_came_is_kept(server: Server, target: 
     def down(_seconds: float) -> None:
         server.codes = [503]
 
-    with pytest.raises(SapbertError, match=f"{FAILURES} times in a row; 500,000 bytes are kept"):
+    with pytest.raises(SapbertError, match=rf"\({FAILURES} attempts failed\); 500,000 bytes are kept"):
         download(server.address, target, pause=down)
 
     fetch(server, target)
@@ -290,7 +290,7 @@ def test_nobody_there_is_told_with_the_older_copy(target: Path) -> None:
     target.parent.mkdir()
     target.write_bytes(b"older")
 
-    with pytest.raises(SapbertError, match=r"refused, 4 times in a row; an older copy is at .*hp\.obo"):
+    with pytest.raises(SapbertError, match=r"refused \(4 attempts failed\); an older copy is at .*hp\.obo"):
         download(f"http://127.0.0.1:{port}/hp.obo", target, pause=lambda _seconds: None)
 
 
@@ -339,7 +339,7 @@ def test_only_the_web_is_asked(tmp_path: Path) -> None:
 
 def test_two_processes_do_not_write_one_file(server: Server, target: Path) -> None:
     target.parent.mkdir()
-    with module._alone(target), pytest.raises(SapbertError, match="being fetched by another process"):
+    with module._locked(target), pytest.raises(SapbertError, match="being downloaded by another process"):
         fetch(server, target)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sapbert.defaults import HOME
+from sapbert.defaults import VARIABLE
 from tests.cli.conftest import Sapbert, refused, sapbert
 from tests.service.conftest import MakeBench
 from tests.service.page.conftest import serving
@@ -39,7 +39,7 @@ def command(name: str) -> list[str]:
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing came along: what starts is refused at the last moment."""
-    monkeypatch.setenv(HOME, str(tmp_path))
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
 
 
 def test_an_image_installs_the_locked_dependencies_of_the_service() -> None:

@@ -1,11 +1,11 @@
-"""What comes with the package: an encoder, the MeSH vocabulary, its index and a calibration of that.
+"""The artifacts bundled with the package: an encoder, the MeSH vocabulary, its index and its calibration.
 
-Here they are only found; whoever needs one opens it as it opens any other, so that `default` can be said
-wherever a folder is asked for. Unlike others the index holds no encoder: that lies beside it, and need not be
-there twice. `scripts/build_defaults.py` makes all four.
+This module only finds them; callers open them like any other artifact, so `default` can be given wherever a
+folder is expected. Unlike other indexes, the bundled one contains no encoder, because the encoder is beside
+it. `scripts/build_defaults.py` builds all four.
 
-SAPBERT_DEFAULTS names a folder to use instead, of the same shape: a house that has a better default than MeSH
-sets it once for everybody.
+The environment variable SAPBERT_DEFAULTS names another folder with the same layout, for organizations whose
+default is not MeSH.
 """
 
 from __future__ import annotations
@@ -17,38 +17,36 @@ from typing import Final, Literal
 from sapbert.errors import ArtifactError
 
 DEFAULT: Final = "default"
-"""What to say in place of a folder."""
-HOME: Final = "SAPBERT_DEFAULTS"
+"""The word that stands for a bundled folder."""
+VARIABLE: Final = "SAPBERT_DEFAULTS"
 CALIBRATION: Final = "calibration.json"
-What = Literal["encoder", "vocabulary", "index"]
+Kind = Literal["encoder", "vocabulary", "index"]
 
 
-def resolve_default(given: Path | str, what: What) -> Path:
-    """Return the folder that `given` names: its own, or the one that came with the package."""
-    return bundled_folder(what) if is_default(given) else Path(given)
+def resolve_default(path: Path | str, kind: Kind) -> Path:
+    """Return `path`, or the bundled folder of this kind if it is the word `default`."""
+    return bundled_folder(kind) if is_default(path) else Path(path)
 
 
-def is_default(given: Path | str) -> bool:
-    """Tell whether `given` asks for what came with the package; a path never does, nor does `./default`."""
-    return given == DEFAULT
+def is_default(path: Path | str) -> bool:
+    """Tell whether `path` is the word `default`; a `Path` object or `./default` is not."""
+    return path == DEFAULT
 
 
-def bundled_folder(what: What) -> Path:
-    """Return the folder that came with the package."""
-    folder = _home() / what
+def bundled_folder(kind: Kind) -> Path:
+    """Return the bundled folder of this kind."""
+    folder = _folder() / kind
     if not folder.is_dir():
-        raise ArtifactError(
-            f"{folder}: no default {what} is installed; install sapbert anew, or name your own"
-        )
+        raise ArtifactError(f"{folder}: no default {kind} is installed; reinstall sapbert or give a path")
     return folder
 
 
 def bundled_calibration() -> Path | None:
-    """Return how sure the answers of the default index are, None where nobody has measured it."""
-    file = _home() / CALIBRATION
+    """Return the calibration file of the bundled index; None if there is none."""
+    file = _folder() / CALIBRATION
     return file if file.is_file() else None
 
 
-def _home() -> Path:
-    own = os.environ.get(HOME)
-    return Path(own).expanduser() if own else Path(__file__).parent
+def _folder() -> Path:
+    folder = os.environ.get(VARIABLE)
+    return Path(folder).expanduser() if folder else Path(__file__).parent

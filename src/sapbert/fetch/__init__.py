@@ -1,1 +1,1 @@
-"""Open vocabularies from their official addresses."""
+"""Download open vocabularies from their publishers."""

@@ -1,8 +1,8 @@
-"""Open vocabularies: where they are published, under which terms, and how `sapbert read` takes them.
+"""Open vocabularies: where they are published, their licence, and how `sapbert read` reads them.
 
-Addresses are the publishers' own. They were not tried from the machine that built this package, which has no
-network; one that has moved is an error that names it. Most give the newest release. Only what anybody may
-have without an account is listed; UMLS and SNOMED CT ask for one.
+The addresses are those of the publishers. They were not tested from the machine that built this package,
+which has no network; an address that has moved causes an error that names it. Most are of the newest release.
+Only vocabularies that need no account are listed; UMLS and SNOMED CT need one.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _NLM = "free; credit: U.S. National Library of Medicine"
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A vocabulary that can be fetched."""
+    """A vocabulary that can be downloaded."""
 
     name: str
-    """What to say to `sapbert fetch`."""
+    """Its name in `sapbert fetch`."""
     title: str
     address: str
     licence: str
     kind: str
-    """Of `sapbert read`."""
+    """Its kind in `sapbert read`."""
     options: str = ""
-    """That `sapbert read` needs."""
+    """Options that `sapbert read` needs for it."""
 
     @property
     def file(self) -> str:
-        """Name of the file."""
+        """Name of the downloaded file."""
         return urlsplit(self.address).path.rpartition("/")[2]
 
 
@@ -87,7 +87,7 @@ CATALOGUE = (
 
 
 def find_publication(name: str) -> Publication:
-    """Return what is fetched by this name."""
+    """Return the vocabulary with this name."""
     by_name = {publication.name: publication for publication in CATALOGUE}
     if name.lower() not in by_name:
         near = suggestion(name, by_name)

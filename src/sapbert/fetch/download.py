@@ -1,11 +1,11 @@
-"""Fetch a file so that it is there whole or not at all, and never fetch a byte twice.
+"""Download a file atomically and resume interrupted downloads.
 
-What has come is kept in `.NAME.partial`, with a note of which version of the file it is of (ETag or date):
-after a cut connection, a kill or a full disk only the rest is asked for. The server sends it only of that
-very version (`If-Range`); a file that has changed meanwhile, or whose version no server tells, is sent anew.
-A file that is here is fetched again only if it has changed.
+The partial download is kept in `.NAME.partial`, with a record of the version of the file (ETag or date).
+After a broken connection, a kill or a full disk, only the rest is requested, with `If-Range`, so that the
+server sends it only if the version is the same; otherwise, or if the version is unknown, it sends the whole
+file. A complete file is downloaded again only if it has changed.
 
-The standard library does all of this; a package for it would be larger than the module.
+The standard library suffices; a dependency for this would be larger than the module.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from sapbert.resumable import full_disk_explained
 from sapbert.version import __version__
 
 FAILURES = 4
-"""Times in a row that a connection may break without bringing anything."""
+"""Consecutive failed attempts without any data after which a download is given up."""
 _TIMEOUT = 60
-_PIECE = 1 << 18
+_CHUNK_BYTES = 1 << 18
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
-"""What a server says that may answer in a while."""
+"""HTTP status codes after which a retry may succeed."""
 
 
 class Fetched(NamedTuple):
-    """A file that is here whole."""
+    """A completely downloaded file."""
 
     path: Path
     bytes: int
     sha256: str
     new: bool
-    """False where the file that was here already is still the published one."""
+    """False if the existing file is still the published one."""
     checked: bool
-    """Whether it was compared with a checksum that the server publishes."""
+    """Whether it was compared with a checksum published by the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """Which version of a file some bytes are of."""
+    """Identifies a version of a file."""
 
     address: str
     etag: str | None
@@ -66,47 +66,47 @@ class _Version:
 
     @property
     def strong(self) -> str | None:
-        """What `If-Range` takes: a weak ETag says that two files mean the same, not that bytes are equal."""
+        """The validator for `If-Range`; a weak ETag does not guarantee equal bytes."""
         return self.date if self.etag is None or self.etag.startswith("W/") else self.etag
 
 
-class _CutError(Exception):
-    """A connection ended too early, or was never made."""
+class _ConnectionError(Exception):
+    """A connection failed or ended too early."""
 
 
 class _Part:
-    """What has come of a file."""
+    """The part of a file that was downloaded so far."""
 
     def __init__(self, target: Path) -> None:
         self.path = target.with_name(f".{target.name}.partial")
-        self._note = target.with_name(f".{target.name}.partial.json")
-        self.version = _read_note(self._note)
+        self._version_file = target.with_name(f".{target.name}.partial.json")
+        self.version = _read_version(self._version_file)
 
     @property
     def size(self) -> int:
-        """Bytes that are here."""
+        """Number of downloaded bytes."""
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def begin(self, version: _Version) -> None:
-        """Drop what is here, and note what will come."""
+    def restart(self, version: _Version) -> None:
+        """Discard the downloaded bytes and record the version of those to come."""
         self.path.write_bytes(b"")
-        self._note.write_text(json.dumps(asdict(version)), encoding="utf-8")
+        self._version_file.write_text(json.dumps(asdict(version)), encoding="utf-8")
         self.version = version
 
-    def drop(self) -> None:
-        """Delete everything."""
+    def discard(self) -> None:
+        """Delete the file and the record of its version."""
         self.path.unlink(missing_ok=True)
-        self._note.unlink(missing_ok=True)
+        self._version_file.unlink(missing_ok=True)
         self.version = None
 
     def finish(self, target: Path) -> None:
-        """Put the file where it belongs, with a note of its version."""
+        """Move the file to `target` and record its version."""
         with open(self.path, "rb+") as file:
             os.fsync(file.fileno())
-        note = _note_of(target)
-        note.unlink(missing_ok=True)  # of the file that is about to be replaced
+        version_file = _version_file(target)
+        version_file.unlink(missing_ok=True)  # of the file that is replaced next
         self.path.replace(target)
-        self._note.replace(note)
+        self._version_file.replace(version_file)
 
 
 def download(
@@ -117,36 +117,36 @@ def download(
     progress: Progress = no_progress,
     pause: Callable[[float], None] = time.sleep,
 ) -> Fetched:
-    """Fetch `address` to `target`, going on with what an earlier call left.
+    """Download `address` to `target`, continuing an interrupted download.
 
-    `on_size` hears, before anything comes, how many bytes the file has (0: the server does not say) and how
-    many are here; `pause` waits some seconds before another try.
+    `on_size` is called before the transfer with the size of the file in bytes (0 if unknown) and the number
+    of bytes downloaded earlier; `pause` waits some seconds before a retry.
     """
     if urlsplit(address).scheme not in ("http", "https"):
-        raise SapbertError(f"{address}: only http and https addresses are fetched")
+        raise SapbertError(f"{address}: only http and https are supported")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(target), full_disk_explained(target.parent, "give the same command again to continue"):
+    with _locked(target), full_disk_explained(target.parent, "give the same command again to continue"):
         part = _Part(target)
         failures = 0
         while True:
             before = part.size
             try:
-                answer = _Request(address, target, part, on_size, progress).send()
+                headers = _Request(address, target, part, on_size, progress).send()
                 break
-            except _CutError as cut:
+            except _ConnectionError as error:
                 failures = 1 if part.size > before else failures + 1
                 if failures >= FAILURES:
-                    raise SapbertError(_gave_up(address, target, part, cut)) from cut
+                    raise SapbertError(_give_up_message(address, target, part, error)) from error
                 pause(2.0**failures)
-        if answer is None:
-            return _described(target, new=False, checked=False)
-        checked = _verify(part, answer, address)
+        if headers is None:
+            return _describe(target, new=False, checked=False)
+        checked = _verify(part, headers, address)
         part.finish(target)
-        return _described(target, new=True, checked=checked)
+        return _describe(target, new=True, checked=checked)
 
 
 class _Request(NamedTuple):
-    """One request for all that is still wanted."""
+    """One request for the missing part of a file."""
 
     address: str
     target: Path
@@ -155,7 +155,7 @@ class _Request(NamedTuple):
     progress: Progress
 
     def send(self) -> Mapping[str, str] | None:
-        """Ask and take in; return the answer's headers when the file is whole, None if it has not changed."""
+        """Download; return the response headers when the file is complete, None if it has not changed."""
         with _open(Request(self.address, headers=self._headers())) as response:  # noqa: S310  # see `download`
             if response.status == http.HTTPStatus.NOT_MODIFIED:
                 return None
@@ -163,11 +163,11 @@ class _Request(NamedTuple):
             if response.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                 self._require_all(headers)
                 return headers
-            total = self._place(response)
+            total = self._prepare(response)
             self.on_size(total, self.part.size)
-            self._take(response, total)
+            self._receive(response, total)
             if total and self.part.size != total:
-                raise _CutError(f"{self.part.size:,} of {total:,} bytes came")
+                raise _ConnectionError(f"received {self.part.size:,} of {total:,} bytes")
             return headers
 
     def _headers(self) -> dict[str, str]:
@@ -177,36 +177,36 @@ class _Request(NamedTuple):
             if part.version.strong is not None:
                 headers |= {"Range": f"bytes={part.size}-", "If-Range": part.version.strong}
             return headers
-        here = _read_note(_note_of(self.target))
+        here = _read_version(_version_file(self.target))
         if self.target.exists() and here is not None and here.address == self.address:
             headers |= {"If-None-Match": here.etag} if here.etag else {}
             headers |= {"If-Modified-Since": here.date} if here.date else {}
         return headers
 
-    def _place(self, response: Any) -> int:
-        """Make ready for what comes; return the size of the whole file, 0 where it is not known."""
+    def _prepare(self, response: Any) -> int:
+        """Prepare the partial file for the response; return the size of the whole file, 0 if unknown."""
         version = _Version.of(self.address, response.headers)
         if response.status == http.HTTPStatus.PARTIAL_CONTENT:
             span = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", response.headers.get("Content-Range", ""))
             if span is None or int(span[1]) != self.part.size or self._is_other(version):
-                self.part.drop()
-                raise _CutError("the rest of another file came")
+                self.part.discard()
+                raise _ConnectionError("the server sent the rest of another version")
             return int(span[2])
-        self.part.begin(version)
+        self.part.restart(version)
         return int(response.headers.get("Content-Length") or 0)
 
     def _require_all(self, headers: Mapping[str, str]) -> None:
-        """Make sure that nothing more comes because all is here, as after a kill at the last moment."""
+        """Check that the server has no more data because the file is complete, as after a late kill."""
         if headers.get("Content-Range") != f"bytes */{self.part.size}":
-            self.part.drop()
-            raise _CutError("it has fewer bytes than are here")
+            self.part.discard()
+            raise _ConnectionError("the file is shorter than what was downloaded")
 
     def _is_other(self, version: _Version) -> bool:
-        """Tell that what comes is not of the version that is here, though the server should have noticed."""
+        """Tell whether the response is of another version, which the server should have noticed."""
         here = self.part.version
         return here is None or version.strong not in (None, here.strong)
 
-    def _take(self, response: Any, total: int) -> None:
+    def _receive(self, response: Any, total: int) -> None:
         size = self.part.size
         with open(self.part.path, "ab") as file:
             while piece := _read(response):
@@ -217,9 +217,9 @@ class _Request(NamedTuple):
 
 def _read(response: Any) -> bytes:
     try:
-        piece: bytes = response.read(_PIECE)
+        piece: bytes = response.read(_CHUNK_BYTES)
     except (http.client.HTTPException, OSError) as error:
-        raise _CutError(str(error) or type(error).__name__) from error
+        raise _ConnectionError(str(error) or type(error).__name__) from error
     return piece
 
 
@@ -229,37 +229,37 @@ def _open(request: Request) -> Iterator[Any]:
         response = urlopen(request, timeout=_TIMEOUT)  # noqa: S310  # see `download`
     except HTTPError as error:
         if error.code not in (304, 416):
-            error.close()  # it holds the connection
-            said = f"the server says {error.code} {error.reason}"
+            error.close()  # it keeps the connection open
+            problem = f"the server responded {error.code} {error.reason}"
             if error.code in _BUSY:
-                raise _CutError(said) from error
-            raise SapbertError(f"{request.full_url}: {said}; has the file moved?") from error
+                raise _ConnectionError(problem) from error
+            raise SapbertError(f"{request.full_url}: {problem}; has the file moved?") from error
         response = error
     except (URLError, http.client.HTTPException, OSError) as error:
-        raise _CutError(str(getattr(error, "reason", error))) from error
+        raise _ConnectionError(str(getattr(error, "reason", error))) from error
     with response:
         yield response
 
 
 def _verify(part: _Part, headers: Mapping[str, str], address: str) -> bool:
-    """Compare with what the server publishes; what differs is deleted."""
+    """Compare with the published checksum; delete the file if it differs."""
     published = _published(headers)
     if published is None:
         return False
-    algorithm, wanted = published
+    algorithm, expected = published
     with open(part.path, "rb") as file:
         found = hashlib.file_digest(file, algorithm).digest()
-    if found != wanted:
-        part.drop()
+    if found != expected:
+        part.discard()
         raise SapbertError(
-            f"{address}: its {algorithm} is {found.hex()}, not {wanted.hex()} as published; it was deleted, "
-            "try again"
+            f"{address}: its {algorithm} is {found.hex()}, but the server published {expected.hex()}; "
+            "the file was deleted, try again"
         )
     return True
 
 
 def _published(headers: Mapping[str, str]) -> tuple[str, bytes] | None:
-    """Find the checksum of the whole file: as RFC 9530 has it, or as Google's storage does."""
+    """Find the checksum of the whole file, in the header of RFC 9530 or of Google Cloud Storage."""
     forms = (
         ("sha256", "Repr-Digest", r"sha-256=:([A-Za-z0-9+/=]+):"),
         ("md5", "x-goog-hash", r"md5=([A-Za-z0-9+/=]+)"),
@@ -270,23 +270,23 @@ def _published(headers: Mapping[str, str]) -> tuple[str, bytes] | None:
     return None
 
 
-def _described(target: Path, *, new: bool, checked: bool) -> Fetched:
+def _describe(target: Path, *, new: bool, checked: bool) -> Fetched:
     with open(target, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Fetched(target, target.stat().st_size, digest, new, checked)
 
 
-def _gave_up(address: str, target: Path, part: _Part, cut: _CutError) -> str:
-    kept = f"; {part.size:,} bytes are kept, the same command goes on" if part.size else ""
+def _give_up_message(address: str, target: Path, part: _Part, error: _ConnectionError) -> str:
+    kept = f"; {part.size:,} bytes are kept, give the same command again to continue" if part.size else ""
     older = f"; an older copy is at {target}" if target.exists() else ""
-    return f"{address}: {cut}, {FAILURES} times in a row{kept}{older}"
+    return f"{address}: {error} ({FAILURES} attempts failed){kept}{older}"
 
 
-def _note_of(target: Path) -> Path:
+def _version_file(target: Path) -> Path:
     return target.with_name(f".{target.name}.json")
 
 
-def _read_note(note: Path) -> _Version | None:
+def _read_version(note: Path) -> _Version | None:
     try:
         return _Version(**json.loads(note.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -294,9 +294,9 @@ def _read_note(note: Path) -> _Version | None:
 
 
 @contextmanager
-def _alone(target: Path) -> Iterator[None]:
-    """Keep two processes from writing one file."""
+def _locked(target: Path) -> Iterator[None]:
+    """Keep two processes from writing the same file."""
     with open(target.with_name(f".{target.name}.lock"), "w") as lock:
         if os.name == "posix" and not try_lock(lock):
-            raise SapbertError(f"{target} is being fetched by another process")
+            raise SapbertError(f"{target} is being downloaded by another process")
         yield
