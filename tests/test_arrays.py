@@ -1,4 +1,4 @@
-"""What mapped arrays are refused for; how strings come back is tested with the pairs artifact."""
+"""When mapped arrays are refused; reading strings is tested with the pairs artifact."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_numbers_out_of_their_bounds_are_refused(
 
 
 @pytest.mark.parametrize("offsets", [[], [0], [1, 2, 4], [0, 2, 5], [0, 5, 4], [0, 3, 2, 4]])
-def test_offsets_that_lead_nowhere_are_refused(tmp_path: Path, offsets: list[int]) -> None:
+def test_invalid_offsets_are_refused(tmp_path: Path, offsets: list[int]) -> None:
     np.save(tmp_path / "a.npy", np.array(offsets, np.int64))
     with pytest.raises(ArtifactError, match=r"a.npy is damaged: .*; make the artifact again"):
         map_offsets(tmp_path / "a.npy", rows=None, end=4)
 
 
 @pytest.mark.parametrize("place", [0, 99_999])
-def test_of_many_numbers_the_first_and_the_last_are_looked_at(
+def test_long_arrays_are_checked_from_the_first_to_the_last_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
     monkeypatch.setattr(arrays, "_FEW", 100)
@@ -69,7 +69,7 @@ def test_offsets_are_as_small_as_they_can_be(most: int, expected: type[np.generi
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))), st.data())
-def test_strings_come_back_whatever_the_type_of_their_offsets(texts: list[str], data: st.DataObject) -> None:
+def test_strings_are_read_with_offsets_of_any_type(texts: list[str], data: st.DataObject) -> None:
     encoded = [text.encode() for text in sorted(texts, key=str.encode)]
     offsets = np.cumsum([0, *map(len, encoded)])
     content = np.frombuffer(b"".join(encoded), np.uint8)
@@ -82,7 +82,7 @@ def test_strings_come_back_whatever_the_type_of_their_offsets(texts: list[str], 
     assert small.rows_of(texts).tolist() == large.rows_of(texts).tolist()
 
 
-def test_no_strings_are_mapped_too(tmp_path: Path) -> None:
+def test_an_empty_array_of_strings_can_be_mapped(tmp_path: Path) -> None:
     with TextsWriter(tmp_path / "t.npy", tmp_path / "t_offsets.npy"):
         pass
     assert len(Texts.open(tmp_path, "t", rows=0)) == 0

@@ -1,4 +1,4 @@
-"""Benchmarks that cannot be run here whole are run small, so that they work where they are needed."""
+"""Small runs of benchmarks that cannot run completely here, so that they work where needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MISSING = ("polars", "typer", "faiss", "xxhash", "pytorch_metric_learning", "scipy")
-"""What a bare GPU machine does not have."""
+"""Packages that a bare GPU machine lacks."""
 
 
 def test_the_gpu_benchmark_runs_without_a_gpu_and_on_a_bare_machine(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ NO_CURIES = ["", " ", ":", "D009203", "mesh:", "mesh: ", ":D009203", "mesh: D009
 
 
 @pytest.mark.parametrize("text", [*NO_CURIES, "two words:1", "http//a:1", "_x:1", "é:1", "İ:1"])
-def test_what_has_no_prefix_or_nothing_after_it_is_no_identifier(text: str) -> None:
+def test_text_without_a_prefix_or_local_part_is_not_an_identifier(text: str) -> None:
     assert parse_curie(text) is None
 
 
@@ -59,11 +59,13 @@ def test_what_has_no_prefix_or_nothing_after_it_is_no_identifier(text: str) -> N
         ("D009203", "", None),
     ],
 )
-def test_a_prefix_is_lent_to_what_comes_without(text: str, prefix: str, curie: str | None) -> None:
+def test_a_default_prefix_is_used_for_identifiers_without_one(
+    text: str, prefix: str, curie: str | None
+) -> None:
     assert parse_curie(text, prefix=prefix) == curie
 
 
-def test_a_prefix_that_was_made_canonical_stays() -> None:
+def test_a_canonical_prefix_is_unchanged() -> None:
     spellings = [*PREFIX_SYNONYMS, *PREFIX_SYNONYMS.values()]
     assert [s for s in spellings if canonical_prefix(canonical_prefix(s)) != canonical_prefix(s)] == []
     assert [s for s in PREFIX_SYNONYMS if s != s.lower()] == []

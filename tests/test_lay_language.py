@@ -1,4 +1,4 @@
-"""The lexicon in `data/`: a phrase that stood under two names would teach that two concepts are one."""
+"""The lexicon in `data/`: a phrase with two names would teach that two concepts are one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_every_phrase_is_one_tidy_line_in_lower_case() -> None:
     assert [text for pair in pairs() for text in pair if not text or text != fold(text)] == []
 
 
-def test_a_phrase_stands_under_one_name_and_is_no_name_itself() -> None:
+def test_a_phrase_has_one_name_and_is_not_a_name_itself() -> None:
     names = {name for name, _ in pairs()}
     phrases = Counter(lay for _, lay in pairs())
     assert [lay for lay, times in phrases.items() if times > 1] == []
     assert names & phrases.keys() == set()
 
 
-def test_a_phrase_is_no_bare_abbreviation_of_one_or_two_letters() -> None:
+def test_a_phrase_is_longer_than_two_letters() -> None:
     assert [lay for _, lay in pairs() if len(lay) < 3] == []
 
 
@@ -40,7 +40,7 @@ def test_rows_are_sorted_so_that_changes_read_well() -> None:
 
 
 @pytest.mark.shared_data
-def test_mesh_gives_no_phrase_to_another_concept(shared_data: Path) -> None:
+def test_no_phrase_is_a_mesh_name_of_another_concept(shared_data: Path) -> None:
     concepts = defaultdict(set)
     with gzip.open(shared_data / "vocabularies" / "mesh_descriptors.tsv.gz", "rt", encoding="utf-8") as table:
         for row in csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE):

@@ -9,7 +9,7 @@ from sapbert.errors import FormatError
 from sapbert.parallel import ordered_map
 
 
-def test_an_ordered_map_keeps_the_order_whichever_ends_first() -> None:
+def test_results_are_in_the_order_of_the_items() -> None:
     second_done = threading.Event()
 
     def work(item: int) -> int:
@@ -23,7 +23,7 @@ def test_an_ordered_map_keeps_the_order_whichever_ends_first() -> None:
     assert list(ordered_map(work, [])) == []
 
 
-def test_an_ordered_map_passes_on_what_its_function_raises() -> None:
+def test_an_error_of_the_function_is_raised() -> None:
     def work(item: int) -> int:
         if item == 7:
             raise FormatError("somewhere", 7, "bad luck")
@@ -35,7 +35,7 @@ def test_an_ordered_map_passes_on_what_its_function_raises() -> None:
         next(results)
 
 
-def test_an_ordered_map_passes_on_what_its_items_raise() -> None:
+def test_an_error_of_the_items_is_raised() -> None:
     def items() -> Iterator[int]:
         yield 1
         raise FormatError("somewhere", None, "cut off")
@@ -44,7 +44,7 @@ def test_an_ordered_map_passes_on_what_its_items_raise() -> None:
         list(ordered_map(str, items()))
 
 
-def test_an_ordered_map_does_not_run_far_ahead_of_its_user() -> None:
+def test_items_are_consumed_only_a_few_ahead() -> None:
     taken: list[int] = []
 
     def take(item: int) -> int:

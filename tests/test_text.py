@@ -61,7 +61,7 @@ def code_points(*, assigned: bool) -> list[str]:
         (" \u00a0\u200b\n", ""),
     ],
 )
-def test_spellings_of_one_name_fold_alike(name: str, folded: str) -> None:
+def test_spellings_of_one_name_fold_to_the_same_text(name: str, folded: str) -> None:
     assert fold(name) == folded
 
 
@@ -77,7 +77,7 @@ def test_spellings_of_one_name_fold_alike(name: str, folded: str) -> None:
         ("שפעה", "שפעת"),
     ],
 )
-def test_other_names_do_not(one: str, another: str) -> None:
+def test_different_names_fold_to_different_texts(one: str, another: str) -> None:
     assert fold(one) != fold(another)
 
 
@@ -117,7 +117,9 @@ def test_the_normal_form_a_source_uses_does_not_matter(name: str, form: str) -> 
 
 
 @given(st.lists(st.text("aZé", min_size=1), min_size=1), st.data())
-def test_neither_case_nor_blanks_nor_invisible_marks_matter(words: list[str], data: st.DataObject) -> None:
+def test_case_white_space_and_invisible_characters_do_not_matter(
+    words: list[str], data: st.DataObject
+) -> None:
     blanks = st.text(" \t\n\r\x00\x1f\x85\u00a0\u2003\u2028\u3000", min_size=1, max_size=3)
     marks = st.text(INVISIBLE, max_size=2)
     spelled = data.draw(blanks)
@@ -145,7 +147,7 @@ def test_a_tidy_name_is_one_line(name: str, tidied: str) -> None:
     assert tidy(name) == tidied
 
 
-def test_tidying_replaces_blanks_and_controls_and_nothing_else() -> None:
+def test_tidying_replaces_only_white_space_and_control_characters() -> None:
     characters = code_points(assigned=True)
     changed = {char for char in characters if tidy(f"a{char}b") != f"a{char}b"}
     blanks = {char for char in characters if char.isspace()} - {" "}
@@ -155,7 +157,7 @@ def test_tidying_replaces_blanks_and_controls_and_nothing_else() -> None:
 
 
 @given(names)
-def test_tidying_twice_changes_nothing_and_folding_does_not_see_it(name: str) -> None:
+def test_tidying_twice_changes_nothing_and_does_not_affect_folding(name: str) -> None:
     tidied = tidy(name)
     assert tidy(tidied) == tidied
     assert len(tidied.splitlines()) <= 1

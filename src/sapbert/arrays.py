@@ -56,11 +56,11 @@ def map_array(
         raise damaged(path, "it contains no array") from error
     # Slicing the memmap class of numpy takes five times as long as slicing this view.
     array = np.asarray(mapped)
-    wanted = array.shape if shape is None else shape
-    if array.ndim != len(wanted) or any(
-        rows not in (None, found) for rows, found in zip(wanted, array.shape, strict=True)
+    expected = array.shape if shape is None else shape
+    if array.ndim != len(expected) or any(
+        rows not in (None, found) for rows, found in zip(expected, array.shape, strict=True)
     ):
-        raise damaged(path, f"its shape is {array.shape} instead of {wanted}")
+        raise damaged(path, f"its shape is {array.shape} instead of {expected}")
     if dtypes and array.dtype not in dtypes:
         raise damaged(path, f"it contains {array.dtype} instead of {dtypes[0].__name__}")
     return array
@@ -149,9 +149,9 @@ class Texts:
         rows = np.full(len(texts), -1, np.int64)
         for number, text in enumerate(texts):
             # A lone surrogate, which JSON can contain, is not part of any vocabulary.
-            wanted = text.encode(errors="surrogatepass")
-            row = self.position(wanted)
-            if row < len(self) and self._encoded(row) == wanted:
+            expected = text.encode(errors="surrogatepass")
+            row = self.position(expected)
+            if row < len(self) and self._encoded(row) == expected:
                 rows[number] = row
         return rows
 

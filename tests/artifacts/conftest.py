@@ -1,4 +1,4 @@
-"""Artifacts of an invented kind, and what lies beside them."""
+"""Artifacts of an invented kind, and the files beside them."""
 
 from __future__ import annotations
 

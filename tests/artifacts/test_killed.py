@@ -61,7 +61,7 @@ def start_writer(target: Path, stage: str) -> subprocess.Popen[str]:
 
 @needs_locks
 @pytest.mark.parametrize("stage", ["begun", "half a file", "filled", "sealed"])
-def test_what_a_killed_writer_leaves_does_not_open_and_is_swept(tmp_path: Path, stage: str) -> None:
+def test_leftovers_of_a_killed_writer_do_not_open_and_are_removed(tmp_path: Path, stage: str) -> None:
     target = tmp_path / "art[i]*fact"
     write(target, "old")
     with start_writer(target, stage) as writer:
@@ -82,7 +82,7 @@ def test_what_a_killed_writer_leaves_does_not_open_and_is_swept(tmp_path: Path, 
 
 
 @needs_locks
-def test_a_live_writer_is_not_swept_and_finishes(tmp_path: Path) -> None:
+def test_files_of_a_running_writer_are_not_removed(tmp_path: Path) -> None:
     target = tmp_path / "artifact"
     with start_writer(target, "half a file") as writer:
         write(target, "old")
@@ -136,7 +136,9 @@ else:
 
 @needs_locks
 @pytest.mark.parametrize("existing", [True, False])
-def test_a_writer_killed_at_any_call_leaves_the_old_or_the_new_whole(tmp_path: Path, existing: bool) -> None:
+def test_a_writer_killed_at_any_call_leaves_the_old_or_the_new_artifact(
+    tmp_path: Path, existing: bool
+) -> None:
     before = "existing" if existing else "none"
     command = [sys.executable, "-c", KILLED_AT_EVERY_CALL, before, str(tmp_path), *FILES]
     subprocess.run(command, check=True)

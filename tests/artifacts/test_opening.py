@@ -22,7 +22,7 @@ def flipped(whole: bytes, position: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_flipped_bit_in_any_byte_of_a_file_is_found(artifact: Path, name: str) -> None:
+def test_a_flipped_bit_in_any_byte_of_a_file_is_detected(artifact: Path, name: str) -> None:
     whole = (artifact / name).read_bytes()
     for position in range(len(whole)):
         (artifact / name).write_bytes(flipped(whole, position))
@@ -33,7 +33,9 @@ def test_a_flipped_bit_in_any_byte_of_a_file_is_found(artifact: Path, name: str)
 
 @pytest.mark.parametrize("verify", [True, False])
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_of_another_size_is_found_without_reading_it(artifact: Path, name: str, verify: bool) -> None:
+def test_a_file_of_another_size_is_detected_without_reading_it(
+    artifact: Path, name: str, verify: bool
+) -> None:
     whole = (artifact / name).read_bytes()
     for damaged in (whole[:-1], b"", whole + b"\0"):
         (artifact / name).write_bytes(damaged)
@@ -44,7 +46,7 @@ def test_a_file_of_another_size_is_found_without_reading_it(artifact: Path, name
 
 @pytest.mark.parametrize("verify", [True, False])
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_found(artifact: Path, name: str, verify: bool) -> None:
+def test_a_missing_file_is_detected(artifact: Path, name: str, verify: bool) -> None:
     (artifact / name).unlink()
     with pytest.raises(ArtifactError, match=f"damaged: {name} is missing"):
         load_manifest(artifact, verify=verify)
@@ -53,7 +55,7 @@ def test_a_missing_file_is_found(artifact: Path, name: str, verify: bool) -> Non
         load_manifest(artifact, verify=verify)
 
 
-def test_a_manifest_cut_off_anywhere_is_refused(artifact: Path) -> None:
+def test_a_truncated_manifest_is_refused(artifact: Path) -> None:
     whole = (artifact / MANIFEST).read_bytes()
     for length in range(len(whole) - 1):
         (artifact / MANIFEST).write_bytes(whole[:length])
@@ -61,7 +63,7 @@ def test_a_manifest_cut_off_anywhere_is_refused(artifact: Path) -> None:
             load_manifest(artifact)
 
 
-def test_a_flipped_bit_in_any_byte_of_the_manifest_is_found(artifact: Path) -> None:
+def test_a_flipped_bit_in_any_byte_of_the_manifest_is_detected(artifact: Path) -> None:
     whole = (artifact / MANIFEST).read_bytes()
     for position in range(len(whole)):
         (artifact / MANIFEST).write_bytes(flipped(whole, position))
@@ -115,13 +117,13 @@ def test_another_kind_is_refused_with_both_named(artifact: Path) -> None:
     assert load_manifest(artifact).kind == "invented"
 
 
-def test_a_newer_format_asks_for_an_upgrade_whatever_else_it_holds(artifact: Path) -> None:
+def test_a_newer_format_asks_for_an_upgrade(artifact: Path) -> None:
     (artifact / MANIFEST).write_text(json.dumps({"format": FORMAT + 1, "sapbert": "99.0", "new": "idea"}))
     with pytest.raises(ArtifactError, match=rf"sapbert 99\.0 in format {FORMAT + 1}; .* upgrade it"):
         load_manifest(artifact)
 
 
-def test_without_xxhash_sha256_tells_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_xxhash_sha256_detects_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "_ALGORITHMS", {"sha256": hashlib.sha256})
     with create(tmp_path / "bare") as draft:
         fill(draft.path, "new")
@@ -145,7 +147,7 @@ def test_without_xxhash_an_artifact_that_has_its_digests_opens(
         load_manifest(artifact)
 
 
-def test_an_artifact_of_an_older_format_is_to_be_made_again(artifact: Path) -> None:
+def test_an_artifact_of_an_older_format_must_be_made_again(artifact: Path) -> None:
     change_manifest(artifact, format=FORMAT - 1)
     with pytest.raises(ArtifactError, match="written by an older sapbert; make it again"):
         load_manifest(artifact)
@@ -162,7 +164,7 @@ def write_while_the_disk_fails(target: Path) -> None:
         draft.seal("invented", settings={}, inputs={}, counts={})
 
 
-def test_a_file_that_could_not_be_brought_to_disk_early_is_an_error(tmp_path: Path) -> None:
+def test_a_failed_background_sync_is_an_error(tmp_path: Path) -> None:
     """A system tells of such an error once, so that asking again at the end would miss it."""
     with pytest.raises(OSError) as caught:
         write_while_the_disk_fails(tmp_path / "artifact")
@@ -170,7 +172,7 @@ def test_a_file_that_could_not_be_brought_to_disk_early_is_an_error(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_artifact_at_all_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="nowhere: no such file or directory"):
         load_manifest(tmp_path / "nowhere")
     with pytest.raises(ArtifactError, match=r"not an artifact: it has no manifest\.json"):

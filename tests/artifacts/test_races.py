@@ -18,7 +18,7 @@ def test_of_two_writers_at_once_the_second_to_finish_is_refused(tmp_path: Path) 
     assert left_beside(target) == []
 
 
-def test_of_two_writers_that_overwrite_the_second_to_finish_stays(tmp_path: Path) -> None:
+def test_of_two_writers_that_overwrite_the_second_to_finish_wins(tmp_path: Path) -> None:
     target = tmp_path / "artifact"
     write(target, "old")
     write(target, "late", overwrite=True, at_last=lambda: write(target, "early", overwrite=True))
@@ -27,7 +27,7 @@ def test_of_two_writers_that_overwrite_the_second_to_finish_stays(tmp_path: Path
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_writers_in_a_race_mix_nothing(
+def test_concurrent_writers_do_not_mix_their_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
 ) -> None:
     monkeypatch.setattr(os, "fsync", nothing_with)

@@ -56,7 +56,7 @@ FOREIGN = [a_folder_of_the_user, a_browser_extension, a_manifest_that_is_no_obje
 
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("make", FOREIGN)
-def test_what_is_no_artifact_is_never_replaced(
+def test_a_folder_that_is_not_an_artifact_is_never_replaced(
     tmp_path: Path, make: Callable[[Path], None], overwrite: bool
 ) -> None:
     target = tmp_path / "target"
@@ -67,7 +67,7 @@ def test_what_is_no_artifact_is_never_replaced(
     assert sorted((str(p), p.lstat().st_ino) for p in tmp_path.rglob("*")) == before
 
 
-def test_what_came_in_while_writing_is_not_replaced_either(tmp_path: Path) -> None:
+def test_a_folder_created_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     target = tmp_path / "target"
     with pytest.raises(ArtifactError, match="is not an artifact"):
         write(target, overwrite=True, at_last=lambda: a_folder_of_the_user(target))
@@ -84,7 +84,7 @@ def test_an_empty_folder_may_become_an_artifact(tmp_path: Path, overwrite: bool)
     assert left_beside(target) == []
 
 
-def test_where_a_link_is_overwritten_what_it_pointed_to_stays(tmp_path: Path) -> None:
+def test_overwriting_a_link_keeps_its_target(tmp_path: Path) -> None:
     write(tmp_path / "kept" / "artifact", "old")
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "kept" / "artifact")

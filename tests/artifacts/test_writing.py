@@ -54,7 +54,7 @@ def test_an_artifact_is_as_readable_as_the_users_other_folders(tmp_path: Path) -
     assert (tmp_path / "artifact").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_a_file_name_that_is_no_unicode_is_kept_in_the_manifest(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_unicode_is_kept_in_the_manifest(tmp_path: Path) -> None:
     odd = os.fsdecode(b"m\xfcller.rrf")
     with create(tmp_path / "artifact") as draft:
         draft.seal("invented", settings={"päth": odd}, inputs={odd: 1}, counts={})
@@ -63,14 +63,16 @@ def test_a_file_name_that_is_no_unicode_is_kept_in_the_manifest(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), KeyboardInterrupt(), SystemExit(3), FULL])
-def test_an_exception_in_the_block_passes_and_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
+def test_an_exception_in_the_block_propagates_and_leaves_no_files(
+    tmp_path: Path, error: BaseException
+) -> None:
     with pytest.raises(type(error)) as caught:
         write(tmp_path / "artifact", at_last=failing(error))
     assert caught.value is error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_draft_that_was_not_sealed_is_a_bug_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_unsealed_draft_is_a_bug_and_leaves_no_files(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="sealed"), create(tmp_path / "artifact") as draft:
         fill(draft.path, "new")
     assert list(tmp_path.iterdir()) == []
@@ -80,7 +82,7 @@ def test_a_draft_that_was_not_sealed_is_a_bug_and_leaves_nothing(tmp_path: Path)
 @pytest.mark.parametrize(
     "call", ["tempfile.mkdtemp", "pathlib.Path.mkdir", "json.dump", "os.fsync", "os.rename"]
 )
-def test_a_full_disk_passes_and_leaves_nothing_new_behind(
+def test_a_full_disk_propagates_and_leaves_no_new_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, existing: bool
 ) -> None:
     target = tmp_path / "artifact"
@@ -99,7 +101,7 @@ def test_a_full_disk_passes_and_leaves_nothing_new_behind(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.EIO, "I/O error")])
-def test_what_was_set_aside_comes_back_when_the_last_step_fails(
+def test_the_old_artifact_is_restored_if_the_last_rename_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     target = tmp_path / "artifact"
@@ -121,7 +123,7 @@ def test_what_was_set_aside_comes_back_when_the_last_step_fails(
     assert left_beside(target) == []
 
 
-def test_a_single_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_single_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "new" / "table.csv"
     with create_file(target) as partial:
         partial.write_text("a,b\n")
@@ -145,7 +147,7 @@ def test_an_error_while_writing_a_file_leaves_the_old_one_and_nothing_else(tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
 
 
-def test_neither_a_file_nor_a_folder_is_replaced_unasked(tmp_path: Path) -> None:
+def test_existing_files_and_folders_are_not_replaced_without_overwrite(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("old")
     with pytest.raises(ArtifactError, match="--overwrite"), create_file(tmp_path / "table.csv"):
         pytest.fail("the block was entered")

@@ -1,4 +1,4 @@
-"""A tiny default: made by the script that makes the real one, of a random encoder and a few descriptors."""
+"""A tiny default, built by the real script from a random encoder and a few descriptors."""
 
 from __future__ import annotations
 

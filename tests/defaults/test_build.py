@@ -1,4 +1,4 @@
-"""The script that makes what comes with the package."""
+"""The script that builds the bundled artifacts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_descriptors_have_their_entry_terms_and_the_letters_of_their_trees(home:
     assert vocabulary.type_labels["C"] == "Diseases"
 
 
-def test_fields_may_be_empty_and_hold_quotes(home: Path) -> None:
+def test_fields_may_be_empty_and_contain_quotes(home: Path) -> None:
     vocabulary = Vocabulary.open(home / "vocabulary")
 
     assert names_of(vocabulary, "mesh:D005334") == ["Fever"]
@@ -49,7 +49,7 @@ def test_the_same_table_gives_the_same_vocabulary(
     assert (again.fingerprint, again.files) == (first.fingerprint, first.files)
 
 
-def test_integers_alone_are_shipped_and_the_index_carries_no_encoder(home: Path) -> None:
+def test_only_int8_weights_are_bundled_and_the_index_contains_no_encoder(home: Path) -> None:
     encoder, index = load_manifest(home / "encoder"), load_manifest(home / "index")
 
     assert [name for name in encoder.files if name.startswith("onnx/")] == [
@@ -62,7 +62,7 @@ def test_integers_alone_are_shipped_and_the_index_carries_no_encoder(home: Path)
     )  # fmt: skip
 
 
-def test_every_part_has_a_card_and_that_of_the_encoder_survives(
+def test_every_part_has_a_card_and_that_of_the_encoder_is_kept(
     home: Path, script: ModuleType, tiny_export: Exported, tmp_path: Path
 ) -> None:
     for part, found in {"vocabulary": "6 descriptors", "index": "16 dimensions"}.items():

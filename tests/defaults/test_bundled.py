@@ -1,4 +1,4 @@
-"""What the package really brings along; skipped in a checkout that has no weights."""
+"""The real bundled artifacts; skipped in a checkout without weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def linker() -> Linker:
 
 
 @pytest.mark.parametrize("part", ["encoder", "vocabulary", "index"])
-def test_each_part_is_whole_small_and_has_a_card(part: str) -> None:
+def test_each_part_is_complete_small_and_has_a_card(part: str) -> None:
     manifest = load_manifest(HERE / part, kind=part)
 
     assert sum(file.bytes for file in manifest.files.values()) <= MOST_BYTES
@@ -75,13 +75,13 @@ def test_types_filter_by_tree(linker: Linker) -> None:
     assert "mesh:D001241" not in {candidate.concept_id for candidate in found}
 
 
-def test_everything_unsure_is_still_answered() -> None:
+def test_uncertain_mentions_still_get_a_candidate() -> None:
     calibration = (HERE / CALIBRATION).read_text()
 
     assert '"threshold": null' in calibration
 
 
-def test_the_encoder_can_be_turned_back(tmp_path: Path) -> None:
+def test_the_encoder_can_be_exported_to_weights(tmp_path: Path) -> None:
     from sapbert.encoder.onnx_export.restore import restore_model
     from sapbert.encoder.transformer import TransformerEncoder
 

@@ -1,4 +1,4 @@
-"""What comes with the package, as a first user meets it."""
+"""The bundled artifacts as a new user meets them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_neither_torch_nor_polars_is_needed(home: Path) -> None:
     assert done.stdout.startswith("mesh:D009203  Myocardial Infarction")
 
 
-def test_vectors_are_cut_to_what_the_index_stores(home: Path) -> None:
+def test_vectors_are_projected_to_the_dimensions_of_the_index(home: Path) -> None:
     linker = Linker.open()
     whole = OnnxEncoder.open(home / "encoder")
 
@@ -97,7 +97,7 @@ def test_without_exact_names_there_is_no_confidence(home: Path) -> None:
     assert (found.concept_id, found.confidence) == ("mesh:D009203", None)
 
 
-def test_a_calibration_of_ones_own_takes_its_place(sapbert: Sapbert, home: Path, tmp_path: Path) -> None:
+def test_a_given_calibration_replaces_the_bundled_one(sapbert: Sapbert, home: Path, tmp_path: Path) -> None:
     wrong = re.sub(r"\tD\d+", "\tD005260", MENTIONS)
     (tmp_path / "mine.tsv").write_text("mention\tconcept_ids\n" + wrong * REPEATED)
     own = tmp_path / "own.json"
@@ -111,7 +111,7 @@ def test_a_calibration_of_ones_own_takes_its_place(sapbert: Sapbert, home: Path,
     assert mine.confidence < shipped.confidence
 
 
-def test_an_index_of_ones_own_is_an_option(sapbert: Sapbert, home: Path, tmp_path: Path) -> None:
+def test_another_index_can_be_given(sapbert: Sapbert, home: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text("id\tname\nx:1\theart attack\n")
     assert sapbert("read", "table", tmp_path / "mine.tsv", "-o", tmp_path / "names").code == 0
 
@@ -124,7 +124,7 @@ def test_an_index_of_ones_own_is_an_option(sapbert: Sapbert, home: Path, tmp_pat
     assert inside.fingerprint == OnnxEncoder.open(home / "encoder").fingerprint
 
 
-def test_a_folder_given_as_a_mention_is_pointed_out(sapbert: Sapbert, home: Path) -> None:
+def test_a_folder_given_as_a_mention_is_an_error_with_a_hint(sapbert: Sapbert, home: Path) -> None:
     done = sapbert("link", home / "index", "heart attack")
 
     assert done.code == 2
@@ -132,7 +132,7 @@ def test_a_folder_given_as_a_mention_is_pointed_out(sapbert: Sapbert, home: Path
     assert sapbert("link", "heart attack " * 1000).code == 0
 
 
-def test_the_default_encoder_is_turned_back_and_measured(
+def test_the_default_encoder_can_be_exported_to_weights_and_evaluated(
     sapbert: Sapbert, home: Path, tmp_path: Path
 ) -> None:
     done = sapbert("export", "default", "--format", "huggingface", "-o", tmp_path / "model")
@@ -160,7 +160,7 @@ def test_the_default_encoder_is_evaluated(sapbert: Sapbert, home: Path, tmp_path
     assert (done.code, "set, test: default" in done.out) == (0, True)
 
 
-def test_where_nothing_came_along_one_line_says_so(
+def test_missing_defaults_are_reported_in_one_line(
     sapbert: Sapbert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
@@ -171,7 +171,7 @@ def test_where_nothing_came_along_one_line_says_so(
     )
 
 
-def test_an_index_without_a_calibration_answers_without_confidence(
+def test_an_index_without_a_calibration_gives_no_confidence(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = Path(shutil.copytree(home, tmp_path / "moved"))
@@ -196,7 +196,7 @@ def test_an_encoder_that_does_not_belong_to_the_index_is_refused(
         Linker.open()
 
 
-def test_only_the_word_means_the_default(home: Path) -> None:
+def test_only_the_word_default_selects_the_bundled_folder(home: Path) -> None:
     assert is_default("default")
     assert not is_default("./default")
     assert not is_default(Path("default"))

@@ -1,4 +1,4 @@
-"""The script that trains the encoder: what it learns from."""
+"""The script that trains the bundled encoder: its training data."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_clinical_name_and_its_phrases_are_one_concept(script: ModuleType) -> 
         ("fever", "fever"),
     ],
 )
-def test_names_are_spelled_in_british_too(script: ModuleType, american: str, british: str) -> None:
+def test_british_spellings_are_added(script: ModuleType, american: str, british: str) -> None:
     assert script.to_british(american) == british
 
 
@@ -106,7 +106,7 @@ def test_variants_are_further_names_and_never_preferred(script: ModuleType) -> N
     assert not found["preferred"].any()
 
 
-def test_equal_preferred_names_join_but_not_those_that_a_vocabulary_gives_twice(script: ModuleType) -> None:
+def test_equal_preferred_names_join_unless_repeated_in_one_vocabulary(script: ModuleType) -> None:
     names = pl.DataFrame(
         [
             ("a:1", "Heart Attack", "a"),
@@ -124,7 +124,7 @@ def test_equal_preferred_names_join_but_not_those_that_a_vocabulary_gives_twice(
     assert script.equal_names(names).rows() == [("b:1", "a:1")]
 
 
-def test_vocabularies_are_joined_and_the_lexicon_stays_apart(script: ModuleType, tmp_path: Path) -> None:
+def test_vocabularies_are_merged_and_the_lexicon_stays_separate(script: ModuleType, tmp_path: Path) -> None:
     script.merge(tmp_path, tmp_path / "out")
 
     merged = Vocabulary.open(tmp_path / "out" / "merged")
@@ -136,7 +136,7 @@ def test_vocabularies_are_joined_and_the_lexicon_stays_apart(script: ModuleType,
     assert {name.text for name in lay.names} == {"myocardial infarction", "my heart gave out", "widow maker"}
 
 
-def test_the_recipe_and_the_weights_are_of_what_there_is(shared_data: Path) -> None:
+def test_the_recipe_and_the_weights_refer_to_existing_files(shared_data: Path) -> None:
     tables = {path.name.removesuffix(".tsv.gz") for path in (shared_data / "vocabularies").glob("*.tsv.gz")}
 
     assert SCRIPT.RECIPE.is_file()

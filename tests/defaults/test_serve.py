@@ -1,4 +1,4 @@
-"""The service of what comes with the package: one command, and nothing to give it."""
+"""Serving the bundled index: `sapbert serve` without arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.service.test_process import Process
 __all__ = ["sapbert"]
 
 
-def test_a_word_alone_serves_with_confidence(home: Path) -> None:
+def test_serve_without_arguments_uses_the_bundled_index(home: Path) -> None:
     process = Process("--threads", 1)
     try:
         best = process.link("heart attack")[0]
@@ -26,7 +26,7 @@ def test_a_word_alone_serves_with_confidence(home: Path) -> None:
     assert (linker["name"], linker["calibrated"]) == ("default", True)
 
 
-def test_where_nothing_came_along_it_is_told_as_linking_tells_it(
+def test_missing_defaults_give_the_same_error_in_serve_and_link(
     sapbert: Sapbert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))

@@ -1,4 +1,4 @@
-"""A server in this process that can be told to misbehave."""
+"""A server in this process with configurable faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 CONTENT = bytes(range(256)) * 4096
-"""A megabyte: some pieces."""
+"""A megabyte: several chunks."""
 
 
 @dataclass

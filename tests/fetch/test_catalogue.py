@@ -10,7 +10,7 @@ from sapbert.fetch.catalogue import CATALOGUE, Publication, find_publication
 
 
 @pytest.mark.parametrize("publication", CATALOGUE, ids=lambda publication: publication.name)
-def test_every_publication_can_be_fetched_and_read(publication: Publication) -> None:
+def test_every_publication_has_an_address_and_a_reader(publication: Publication) -> None:
     assert urlsplit(publication.address).scheme == "https"
     assert publication.file
     assert publication.licence
@@ -29,6 +29,6 @@ def test_a_name_is_found_in_any_case() -> None:
     assert find_publication("HPO").file == "hp.obo"
 
 
-def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+def test_an_unknown_name_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match="no vocabulary 'mondoo' to fetch; did you mean 'mondo'"):
         find_publication("mondoo")

@@ -39,7 +39,7 @@ def ranges(server: Server) -> list[str | None]:
     return [asked.get("Range") for asked in server.asked]
 
 
-def test_a_file_is_fetched_whole_and_told_of(server: Server, target: Path) -> None:
+def test_a_file_is_downloaded_and_described(server: Server, target: Path) -> None:
     sizes: list[tuple[int, int]] = []
     progress: list[tuple[str, int, int]] = []
 
@@ -57,7 +57,7 @@ def test_a_file_is_fetched_whole_and_told_of(server: Server, target: Path) -> No
     assert progress[-1] == ("hp.obo", len(CONTENT), len(CONTENT))
 
 
-def test_a_cut_connection_is_gone_on_with(server: Server, target: Path) -> None:
+def test_a_broken_connection_is_resumed(server: Server, target: Path) -> None:
     server.cuts = [300_000, 100_000]
 
     fetch(server, target)
@@ -72,7 +72,7 @@ def test_a_cut_connection_is_gone_on_with(server: Server, target: Path) -> None:
     cuts=st.lists(st.integers(1, 400_000), max_size=FAILURES - 1),
     behaviour=st.tuples(st.booleans(), st.booleans()),
 )
-def test_whatever_is_cut_and_whatever_a_server_knows_the_file_is_whole(
+def test_the_file_is_complete_for_any_interruptions_and_server_features(
     server: Server, target: Path, cuts: list[int], behaviour: tuple[bool, bool]
 ) -> None:
     server.cuts = list(cuts)
@@ -85,7 +85,7 @@ def test_whatever_is_cut_and_whatever_a_server_knows_the_file_is_whole(
     assert not partial(target).exists()
 
 
-def test_another_process_goes_on_with_what_a_killed_one_left(server: Server, target: Path) -> None:
+def test_the_download_of_a_killed_process_is_resumed(server: Server, target: Path) -> None:
     server.cuts = [700_000]
 
     def killed(_seconds: float) -> None:
@@ -128,7 +128,7 @@ def test_a_server_without_ranges_sends_all_again(server: Server, target: Path) -
     assert target.read_bytes() == CONTENT
 
 
-def test_without_a_version_nothing_is_joined(server: Server, target: Path) -> None:
+def test_without_a_version_the_download_restarts(server: Server, target: Path) -> None:
     server.validators = False
     server.cuts = [500_000]
 
@@ -139,7 +139,7 @@ def test_without_a_version_nothing_is_joined(server: Server, target: Path) -> No
 
 
 @pytest.mark.parametrize("if_range", [True, False])
-def test_a_file_that_changed_between_two_parts_is_fetched_anew(
+def test_a_file_that_changed_meanwhile_is_downloaded_from_the_start(
     server: Server, target: Path, if_range: bool
 ) -> None:
     server.if_range = if_range
@@ -153,7 +153,7 @@ def test_a_file_that_changed_between_two_parts_is_fetched_anew(
     assert target.read_bytes() == b"new " * 200_000
 
 
-def test_a_file_that_became_shorter_than_what_is_here_is_fetched_anew(server: Server, target: Path) -> None:
+def test_a_file_that_became_shorter_is_downloaded_from_the_start(server: Server, target: Path) -> None:
     server.if_range = False
     server.cuts = [500_000]
 
@@ -165,7 +165,7 @@ def test_a_file_that_became_shorter_than_what_is_here_is_fetched_anew(server: Se
     assert target.read_bytes() == b"short"
 
 
-def test_a_file_of_unknown_size_is_fetched(server: Server, target: Path) -> None:
+def test_a_file_of_unknown_size_is_downloaded(server: Server, target: Path) -> None:
     server.length = False
 
     fetch(server, target)
@@ -173,7 +173,7 @@ def test_a_file_of_unknown_size_is_fetched(server: Server, target: Path) -> None
     assert target.read_bytes() == CONTENT
 
 
-def test_a_weak_version_is_not_enough_to_join(server: Server, target: Path) -> None:
+def test_a_weak_etag_does_not_allow_resuming(server: Server, target: Path) -> None:
     server.validators = False
     server.headers = {"ETag": 'W/"like that"'}
     server.cuts = [500_000]
@@ -205,7 +205,7 @@ def test_a_published_checksum_is_compared(server: Server, target: Path, headers:
         {"x-goog-hash": f"md5={base64.b64encode(hashlib.md5(b'other').digest()).decode()}"},
     ],
 )
-def test_a_wrong_checksum_deletes_what_came_and_keeps_what_was_here(
+def test_a_wrong_checksum_deletes_the_download_and_keeps_the_old_file(
     server: Server, target: Path, headers: dict[str, str]
 ) -> None:
     target.parent.mkdir()
@@ -222,7 +222,7 @@ def test_a_wrong_checksum_deletes_what_came_and_keeps_what_was_here(
     assert not partial(target).exists()
 
 
-def test_a_file_that_is_here_is_fetched_again_only_when_it_has_changed(server: Server, target: Path) -> None:
+def test_an_existing_file_is_downloaded_again_only_if_it_changed(server: Server, target: Path) -> None:
     assert fetch(server, target).new
 
     assert not fetch(server, target).new
@@ -233,7 +233,7 @@ def test_a_file_that_is_here_is_fetched_again_only_when_it_has_changed(server: S
     assert [asked.get("If-None-Match") is None for asked in server.asked] == [True, False, False]
 
 
-def test_a_file_from_another_address_is_not_taken_for_this_one(server: Server, target: Path) -> None:
+def test_a_file_from_another_address_is_replaced(server: Server, target: Path) -> None:
     server.cuts = [500_000]
 
     def killed(_seconds: float) -> None:
@@ -248,7 +248,7 @@ def test_a_file_from_another_address_is_not_taken_for_this_one(server: Server, t
 
 
 @pytest.mark.parametrize("code", [403, 404, 410])
-def test_a_file_that_is_not_there_is_told_at_once(server: Server, target: Path, code: int) -> None:
+def test_a_missing_file_is_an_error_without_retries(server: Server, target: Path, code: int) -> None:
     server.codes = [code]
 
     with pytest.raises(SapbertError, match=rf"hp\.obo: the server responded {code} .*; has the file moved\?"):
@@ -258,7 +258,7 @@ def test_a_file_that_is_not_there_is_told_at_once(server: Server, target: Path, 
     assert visible(target.parent) == []
 
 
-def test_a_busy_server_is_asked_again_with_growing_patience(server: Server, target: Path) -> None:
+def test_a_busy_server_is_retried_with_growing_pauses(server: Server, target: Path) -> None:
     server.codes = [503, 500]
     pauses: list[float] = []
 
@@ -268,7 +268,7 @@ def test_a_busy_server_is_asked_again_with_growing_patience(server: Server, targ
     assert pauses == [2, 4]
 
 
-def test_after_some_failures_in_a_row_what_came_is_kept(server: Server, target: Path) -> None:
+def test_after_repeated_failures_the_partial_download_is_kept(server: Server, target: Path) -> None:
     server.cuts = [500_000]
     server.codes = []
 
@@ -283,7 +283,7 @@ def test_after_some_failures_in_a_row_what_came_is_kept(server: Server, target: 
     assert ranges(server)[-1] == "bytes=500000-"
 
 
-def test_nobody_there_is_told_with_the_older_copy(target: Path) -> None:
+def test_an_unreachable_server_is_an_error_that_names_the_older_copy(target: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -294,7 +294,7 @@ def test_nobody_there_is_told_with_the_older_copy(target: Path) -> None:
         download(f"http://127.0.0.1:{port}/hp.obo", target, pause=lambda _seconds: None)
 
 
-def test_a_full_disk_is_told_and_gone_on_from(
+def test_a_full_disk_is_explained_and_the_download_can_be_resumed(
     server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Full:
@@ -330,7 +330,7 @@ def test_a_full_disk_is_told_and_gone_on_from(
     assert ranges(server) == [None, "bytes=262144-"]
 
 
-def test_only_the_web_is_asked(tmp_path: Path) -> None:
+def test_only_http_addresses_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
 
     with pytest.raises(SapbertError, match="only http and https"):
@@ -344,7 +344,9 @@ def test_two_processes_do_not_write_one_file(server: Server, target: Path) -> No
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1]", '{"address": 3}'])
-def test_a_damaged_note_costs_no_more_than_a_new_download(server: Server, target: Path, damage: str) -> None:
+def test_a_damaged_version_record_only_causes_a_new_download(
+    server: Server, target: Path, damage: str
+) -> None:
     server.cuts = [500_000]
 
     def killed(_seconds: float) -> None:

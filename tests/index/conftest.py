@@ -1,4 +1,4 @@
-"""A short way from names to a vocabulary, and an encoder that needs no model."""
+"""Fixtures: make a vocabulary from names, and an encoder without a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sapbert.vocab.writer import write_vocabulary
 from tests.index.ngrams import NgramEncoder as NgramEncoder
 
 Row = tuple[str, ...]
-"""Concept, name and, where given, source, language, rank."""
+"""Concept, name and, optionally, source, language, rank."""
 Facts = Mapping[str, Sequence[tuple[str, str]]]
 MakeVocabulary = Callable[..., Vocabulary]
 _COLUMNS = ["concept_id", "name", "source", "language", "rank"]

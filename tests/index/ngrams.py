@@ -1,4 +1,4 @@
-"""An encoder that needs no model; apart, since processes that tests start need it and nothing else."""
+"""An encoder without a model, in its own module because subprocesses of tests import only this."""
 
 from __future__ import annotations
 

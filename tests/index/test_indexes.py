@@ -1,4 +1,4 @@
-"""One contract for every index: whatever fits `protocols.Index` must pass all of this."""
+"""Tests that every implementation of `protocols.Index` must pass."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def brute_force(stored: Floats, mention: Floats, k: int, allowed: NDArray[np.boo
     return sorted(rows, key=lambda row: (-scores[row], row))[:k]
 
 
-def test_the_nearest_come_first(build: Build, precision: Precision) -> None:
+def test_the_nearest_are_first(build: Build, precision: Precision) -> None:
     vectors = np.eye(24, dtype=np.float32)
     index = build(vectors)
     mention = np.zeros((1, 24), np.float32)
@@ -104,7 +104,7 @@ laws = settings(max_examples=15, suppress_health_check=[HealthCheck.function_sco
     share=st.sampled_from([0.0, 0.1, 0.5, 1.0, None]),
     seed=st.integers(0, 2**32),
 )
-def test_an_index_finds_what_comparing_all_one_by_one_finds(
+def test_an_index_equals_comparing_all_rows_one_by_one(
     build: Build, precision: Precision, rows: int, k: int, mentions: int, share: float | None, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -127,9 +127,7 @@ def test_an_index_finds_what_comparing_all_one_by_one_finds(
 
 @laws
 @given(rows=st.integers(101, 400), seed=st.integers(0, 2**32), share=st.sampled_from([None, 0.9]))
-def test_a_mention_finds_the_same_alone_as_in_a_batch(
-    build: Build, rows: int, seed: int, share: float | None
-) -> None:
+def test_results_do_not_depend_on_the_batch(build: Build, rows: int, seed: int, share: float | None) -> None:
     index, asked = build(unit(rows, seed=seed)), unit(7, seed=seed + 1)
     allowed = None if share is None else np.random.default_rng(seed).random(rows) < share
 
@@ -141,7 +139,7 @@ def test_a_mention_finds_the_same_alone_as_in_a_batch(
         assert np.array_equal(alone[1][0], together[1][number])
 
 
-def test_a_filter_works_inside_the_search(build: Build) -> None:
+def test_a_filter_is_applied_during_the_search(build: Build) -> None:
     vectors = unit(400)
     allowed = np.zeros(400, np.bool_)
     # The twenty that are farthest away: no list of the nearest holds them.
@@ -153,7 +151,7 @@ def test_a_filter_works_inside_the_search(build: Build) -> None:
     assert len(set(rows[0].tolist())) == 10
 
 
-def test_a_filter_that_leaves_much_finds_the_nearest_of_it(build: Build) -> None:
+def test_a_weak_filter_returns_the_nearest_allowed_rows(build: Build) -> None:
     vectors = unit(400)
     allowed = np.arange(400) % 4 > 0
 
@@ -164,13 +162,13 @@ def test_a_filter_that_leaves_much_finds_the_nearest_of_it(build: Build) -> None
     assert allowed[rows[:, 0]].all()
 
 
-def test_no_mentions_find_nothing(build: Build) -> None:
+def test_no_mentions_give_an_empty_result(build: Build) -> None:
     scores, rows = build(unit(9)).search(np.empty((0, 24), np.float32), 4)
 
     assert scores.shape == rows.shape == (0, 4)
 
 
-def test_an_empty_filter_finds_nothing(build: Build) -> None:
+def test_a_filter_without_rows_gives_an_empty_result(build: Build) -> None:
     _, rows = build(unit(9)).search(unit(2), 4, allowed=np.zeros(9, np.bool_))
 
     assert rows.tolist() == [[-1] * 4] * 2
@@ -194,7 +192,7 @@ def test_scores_are_cosines_of_unit_vectors(build: Build) -> None:
         (np.ones((1, 24)), 3, np.ones(8, np.bool_), r"allowed has shape \(8,\), expected \(9,\)"),
     ],
 )
-def test_a_callers_mistake_is_named(
+def test_invalid_arguments_are_a_value_error(
     build: Build, mentions: Floats, k: int, allowed: NDArray[np.bool_] | None, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -238,7 +236,7 @@ def test_a_vector_of_zeros_is_stored_as_such(precision: Precision) -> None:
     assert not quantize(np.zeros((2, 4), np.float32), precision).floats(slice(None)).any()
 
 
-def test_four_bits_hold_fifteen_steps_two_a_byte() -> None:
+def test_int4_has_fifteen_steps_and_two_values_per_byte() -> None:
     vectors = np.array([[1, -1, 1 / 7, 0], [0.2, 0.1, 0.05, -0.2]], np.float32)
 
     small = quantize(vectors, Precision.INT4)
@@ -257,7 +255,7 @@ def lost(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.
     return 1 - (plain * vectors).sum(axis=1), 1 - (stored * vectors).sum(axis=1)
 
 
-def test_four_bits_lose_less_where_a_large_component_is_cut_off() -> None:
+def test_int4_loses_less_if_a_large_component_is_clipped() -> None:
     plainly, lost_now = lost(unit(100, 256))
 
     assert lost_now.mean() < 0.85 * plainly.mean()
@@ -265,13 +263,13 @@ def test_four_bits_lose_less_where_a_large_component_is_cut_off() -> None:
 
 @laws
 @given(rows=st.integers(1, 20), dimension=st.integers(1, 40), seed=st.integers(0, 2**32))
-def test_no_direction_is_kept_worse_for_it(rows: int, dimension: int, seed: int) -> None:
+def test_clipping_never_makes_a_direction_worse(rows: int, dimension: int, seed: int) -> None:
     plainly, lost_now = lost(unit(rows, 2 * dimension, seed=seed))
 
     assert (lost_now <= plainly + 1e-6).all()
 
 
-def test_an_odd_number_of_dimensions_does_not_go_into_four_bits() -> None:
+def test_int4_refuses_an_odd_number_of_dimensions() -> None:
     with pytest.raises(ConfigError, match="pairs of dimensions, got 5; give an even --dimensions"):
         quantize(unit(2, 5), Precision.INT4)
 
@@ -286,7 +284,7 @@ def test_half_floats_are_converted_as_numpy_converts_them() -> None:
 
 
 @pytest.mark.parametrize("precision", list(Precision))
-def test_a_product_with_stored_vectors_is_that_with_their_floats(precision: Precision) -> None:
+def test_cosines_with_stored_vectors_equal_those_with_floats(precision: Precision) -> None:
     vectors, mentions = quantize(unit(50), precision), unit(3, seed=1)
     rows = np.array([4, 0, 49])
 
@@ -294,7 +292,7 @@ def test_a_product_with_stored_vectors_is_that_with_their_floats(precision: Prec
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 7])
-def test_a_vector_that_is_none_of_length_one_is_not_passed_over(value: float) -> None:
+def test_a_vector_whose_length_is_not_one_is_an_error(value: float) -> None:
     vectors, mentions = unit(300), np.abs(unit(5, seed=1))
     vectors[200, 3] = value
 
@@ -303,7 +301,7 @@ def test_a_vector_that_is_none_of_length_one_is_not_passed_over(value: float) ->
 
 
 @pytest.mark.parametrize("precision", list(Precision))
-def test_the_same_is_found_whether_vectors_are_held_or_not(
+def test_results_do_not_depend_on_keeping_vectors_in_memory(
     precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index, mentions = FlatIndex(quantize(unit(300, 16, seed=1), precision)), unit(20, 16, seed=2)

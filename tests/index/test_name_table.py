@@ -49,7 +49,7 @@ def links(name_table: NameTable, row: int) -> set[tuple[str, str]]:
     return {(name_table.concepts[concept], name_table.sources[source]) for concept, source in numbers}
 
 
-def test_a_row_is_a_folded_name_with_all_that_it_names(name_table: NameTable) -> None:
+def test_a_row_is_a_folded_name_with_all_its_concepts(name_table: NameTable) -> None:
     [row, cold, unknown] = name_table.rows_of(["heart attack", "cold", "Heart attack"])
 
     assert len(name_table) == 4
@@ -58,14 +58,14 @@ def test_a_row_is_a_folded_name_with_all_that_it_names(name_table: NameTable) ->
     assert unknown == -1
 
 
-def test_a_row_shows_the_vocabularys_first_spelling(name_table: NameTable) -> None:
+def test_a_row_has_the_first_spelling_of_the_vocabulary(name_table: NameTable) -> None:
     [row, cold] = name_table.rows_of(["heart attack", "cold"])
 
     assert name_table.texts[row] == "HEART ATTACK"
     assert name_table.texts[cold] == "cold"
 
 
-def test_concepts_are_in_order_and_show_the_name_the_vocabulary_shows(
+def test_concepts_are_sorted_and_have_the_preferred_name_of_the_vocabulary(
     vocabulary_of: MakeVocabulary, folder: Path
 ) -> None:
     rows: list[Row] = [
@@ -105,7 +105,7 @@ def test_a_name_that_folds_to_nothing_has_no_row(vocabulary_of: MakeVocabulary, 
     assert links(name_table, 0) == {("x:2", "")}
 
 
-def test_a_vocabulary_of_nothing_but_such_names_is_refused(
+def test_a_vocabulary_whose_names_are_all_empty_is_refused(
     vocabulary_of: MakeVocabulary, folder: Path
 ) -> None:
     with pytest.raises(SapbertError, match="all names are empty"):
@@ -113,7 +113,7 @@ def test_a_vocabulary_of_nothing_but_such_names_is_refused(
 
 
 @pytest.mark.parametrize("name", ["link_concepts.npy", "texts.npy", "words.json"])
-def test_a_damaged_file_is_told_of_in_one_line(name_table: NameTable, folder: Path, name: str) -> None:
+def test_a_damaged_file_is_reported_in_one_line(name_table: NameTable, folder: Path, name: str) -> None:
     size = (folder / name).stat().st_size
     (folder / name).unlink()  # what is mapped must not change under it
     (folder / name).write_bytes(b"\xff" * size)
@@ -138,9 +138,7 @@ def test_everything_is_mapped_and_not_loaded(name_table: NameTable) -> None:
 OFFSETS = ["texts_offsets", "folded_offsets", "concepts_offsets", "link_offsets", "type_offsets"]
 
 
-def test_offsets_take_four_bytes_and_those_of_eight_are_read_as_well(
-    name_table: NameTable, folder: Path
-) -> None:
+def test_offsets_are_int32_and_int64_can_be_read(name_table: NameTable, folder: Path) -> None:
     def all_of(name_table: NameTable) -> object:
         place, numbers = name_table.links_behind(np.arange(len(name_table)))
         selected = name_table.select(types=["T033"])
@@ -166,11 +164,11 @@ def test_offsets_take_four_bytes_and_those_of_eight_are_read_as_well(
 
 
 @pytest.mark.parametrize("odd", ["", "\ud800", "zzz" * 400_000, "heart attack\0", "心筋梗塞"])
-def test_any_string_can_be_asked_for(name_table: NameTable, odd: str) -> None:
+def test_any_string_can_be_looked_up(name_table: NameTable, odd: str) -> None:
     assert name_table.rows_of([odd]).tolist() == [-1]
 
 
-def test_asking_for_nothing_finds_nothing(name_table: NameTable) -> None:
+def test_looking_up_nothing_returns_nothing(name_table: NameTable) -> None:
     assert name_table.rows_of([]).shape == (0,)
     assert name_table.concepts_of([]).shape == (0,)
 
@@ -195,7 +193,7 @@ def test_asking_for_nothing_finds_nothing(name_table: NameTable) -> None:
         ({"types": ["T047"], "prefixes": ["hp"]}, set()),
     ],
 )
-def test_a_filter_keeps_the_names_of_what_it_asks_for(
+def test_a_filter_keeps_the_names_of_matching_concepts(
     name_table: NameTable, filters: dict[str, list[str]], expected: set[str]
 ) -> None:
     selection = name_table.select(**filters)
@@ -204,7 +202,7 @@ def test_a_filter_keeps_the_names_of_what_it_asks_for(
     assert set(name_table.folded.take(np.flatnonzero(selection.rows))) == expected
 
 
-def test_a_filter_leaves_only_the_fitting_concepts_of_a_shared_name(name_table: NameTable) -> None:
+def test_a_filter_keeps_only_the_matching_concepts_of_a_shared_name(name_table: NameTable) -> None:
     selection = name_table.select(prefixes=["hp"])
     [cold] = name_table.rows_of(["cold"])
 
@@ -260,7 +258,7 @@ laws = settings(max_examples=20, suppress_health_check=[HealthCheck.function_sco
 
 @laws
 @given(rows=vocabularies, piece=st.integers(1, 5))
-def test_entries_hold_what_a_plain_loop_finds(
+def test_the_name_table_equals_a_plain_implementation(
     rows: list[Row], piece: int, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(name_table_writer, "ROWS_PER_PIECE", piece)
@@ -284,7 +282,7 @@ def test_entries_hold_what_a_plain_loop_finds(
 
 @laws
 @given(rows=vocabularies, wanted=st.lists(prefixes, min_size=1))
-def test_a_prefix_selects_as_comparing_every_identifier_would(
+def test_a_prefix_filter_equals_comparing_every_identifier(
     rows: list[Row], wanted: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     vocabulary, folder = _written([*rows, *((f"{prefix}:0", "kept") for prefix in wanted)], tmp_path_factory)
@@ -298,7 +296,7 @@ def test_a_prefix_selects_as_comparing_every_identifier_would(
     assert selection.rows.tolist() == [any(kept[name_table.links_of(row)]) for row in range(len(name_table))]
 
 
-def test_entries_open_where_polars_is_not_installed(name_table: NameTable, folder: Path) -> None:
+def test_a_name_table_opens_without_polars(name_table: NameTable, folder: Path) -> None:
     program = """
 import sys
 sys.modules.update(polars=None, torch=None, faiss=None, typer=None)

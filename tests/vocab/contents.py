@@ -1,4 +1,4 @@
-"""What a reader hands to the writer."""
+"""Content that a reader passes to the writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files for an inputs to read."""
+"""Input files for the tests."""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ def rows(
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("last", [True, False])
-def test_ends_of_lines_marks_and_blocks_do_not_matter(size: int, end: bytes, mark: bytes, last: bool) -> None:
+def test_line_ends_byte_order_marks_and_block_sizes_do_not_matter(
+    size: int, end: bytes, mark: bytes, last: bool
+) -> None:
     table = [
         ("C1", "ENG", 'a "quoted'),
         ("C2", "", "nul\x00byte"),
@@ -42,12 +44,12 @@ def test_ends_of_lines_marks_and_blocks_do_not_matter(size: int, end: bytes, mar
 
 
 @pytest.mark.parametrize("blank", range(9))
-def test_any_number_of_blank_lines_is_no_row(blank: int) -> None:
+def test_blank_lines_are_not_rows(blank: int) -> None:
     data = b"C1|ENG|a|\n" + b"\n" * blank + b"C2|ENG|b|\n"
     assert rows(data, PIPES, InputReader()) == [("C1", "ENG", "a"), ("C2", "ENG", "b")]
 
 
-def test_short_lines_do_not_make_up_a_long_one() -> None:
+def test_short_lines_are_not_joined() -> None:
     inputs = InputReader(on_error="skip")
     assert rows(b"C1\tENG\ta\nC2\nC3\nC4\n", BARE, inputs) == [("C1", "ENG", "a")]
     assert inputs.skipped_rows == 3
@@ -78,14 +80,14 @@ BAD = [
 @pytest.mark.parametrize("size", [1, 30, 1 << 20])
 @pytest.mark.parametrize("at", [0, 57, 199])
 @pytest.mark.parametrize(("line", "problem"), BAD)
-def test_a_bad_line_is_named_by_its_number(size: int, at: int, line: bytes, problem: str) -> None:
+def test_a_bad_line_is_reported_with_its_number(size: int, at: int, line: bytes, problem: str) -> None:
     lines = CONTENT.splitlines()
     data = b"\n".join([*lines[:at], line, *lines[at:]])
     with blocks_of(size), pytest.raises(FormatError, match=rf"^invented\.txt:{at + 1}: {problem} \("):
         rows(data, PIPES, InputReader(), ["id"])
 
 
-def test_a_short_line_and_a_long_line_do_not_make_up_for_each_other() -> None:
+def test_a_short_and_a_long_line_do_not_cancel_out() -> None:
     inputs = InputReader(on_error="skip")
     data = b"C1|ENG|a|\nC2|ENG|\nC3|ENG|c|more|\nC4|ENG|d|\n"
     assert rows(data, PIPES, inputs, ["id", "name"]) == [("C1", "a"), ("C4", "d")]
@@ -112,7 +114,7 @@ def test_another_header_is_refused(header: bytes, on_error: OnError) -> None:
         rows(header + b"\nC1\ten\ta\n", TABS, InputReader(on_error=on_error))
 
 
-def test_a_header_alone_is_a_table_without_rows() -> None:
+def test_a_file_with_only_a_header_has_no_rows() -> None:
     assert rows(b"id\tlanguage\tname\n", TABS, InputReader()) == []
 
 

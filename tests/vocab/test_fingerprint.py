@@ -40,7 +40,7 @@ def test_the_fingerprint_changes_with_anything_in_the_tables(tmp_path: Path, cha
     assert one.fingerprint != other.fingerprint
 
 
-def test_names_that_are_alike_when_joined_have_other_fingerprints(tmp_path: Path) -> None:
+def test_names_with_equal_concatenation_have_different_fingerprints(tmp_path: Path) -> None:
     fingerprints = {
         write(
             tmp_path / str(number), Content([("ex:1", name, 0, "en", "", "exact") for name in names])
@@ -50,7 +50,7 @@ def test_names_that_are_alike_when_joined_have_other_fingerprints(tmp_path: Path
     assert len(fingerprints) == 4
 
 
-def test_the_fingerprint_depends_on_neither_settings_nor_place_nor_unused_rows(tmp_path: Path) -> None:
+def test_the_fingerprint_does_not_depend_on_settings_path_or_skipped_rows(tmp_path: Path) -> None:
     one = write(tmp_path / "one", EXAMPLE)
     with write_vocabulary(tmp_path / "other", {"told": 1}, InputReader(skipped_rows=1)) as writer:
         writer.count("something", 1)
@@ -60,6 +60,6 @@ def test_the_fingerprint_depends_on_neither_settings_nor_place_nor_unused_rows(t
     assert Vocabulary.open(tmp_path / "other").fingerprint == one.fingerprint
 
 
-def test_the_fingerprint_of_one_content_is_the_same_everywhere_and_for_ever(tmp_path: Path) -> None:
+def test_the_fingerprint_of_given_content_never_changes(tmp_path: Path) -> None:
     """If this must change, other artifacts no longer match theirs: raise `artifacts.FORMAT` too."""
     assert write(tmp_path / "v", EXAMPLE).fingerprint == "096ff022d7cd55f909486ffb0ee6d38c"

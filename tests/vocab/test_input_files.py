@@ -30,7 +30,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, empty: bytes) -> None:
 )
 @example([b"a"], True, False, 4, 0)
 @example([b"ab"], True, True, 1, 2)
-def test_blocks_are_the_lines_of_the_file_however_it_is_cut(
+def test_blocks_contain_the_lines_of_the_file_for_any_block_size(
     lines: list[bytes], ended: bool, marked: bool, size: int, cut: int
 ) -> None:
     mark = b"\xef\xbb\xbf"
@@ -50,7 +50,7 @@ def test_blocks_are_the_lines_of_the_file_however_it_is_cut(
     assert inputs.checksums["invented.txt"] == {"bytes": len(file), "xxh3": xxh3_128(file).hexdigest()}
 
 
-def test_memory_is_that_of_a_block(tmp_path: Path) -> None:
+def test_memory_is_limited_to_one_block(tmp_path: Path) -> None:
     with blocks_of(1000):
         sizes = [len(block) for block in InputReader().blocks(source_of(CONTENT))]
     assert len(sizes) > 5
@@ -58,14 +58,14 @@ def test_memory_is_that_of_a_block(tmp_path: Path) -> None:
     assert min(sizes[:-1]) > 900
 
 
-def test_a_source_that_was_not_read_to_its_end_has_no_checksum() -> None:
+def test_a_file_that_was_not_read_to_its_end_has_no_checksum() -> None:
     inputs, source = InputReader(), source_of(CONTENT * 500)
     with inputs.stream(source) as stream:
         stream.read(10)
     assert inputs.checksums == {}
 
 
-def test_progress_is_told_in_bytes_as_they_lie_there(tmp_path: Path) -> None:
+def test_progress_is_reported_in_stored_bytes(tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
     source = find(gzipped(tmp_path))
     content(source, InputReader(progress=lambda name, done, total: told.append((name, done, total))))

@@ -20,19 +20,19 @@ def table(concepts: NamesByConcept) -> list[Row]:
     return [(row["concept_id"], row["name"]) for row in concepts.with_ids().iter_rows(named=True)]
 
 
-def test_an_identifier_stands_once_for_the_names_of_its_concept() -> None:
+def test_each_identifier_is_stored_once() -> None:
     concepts = NamesByConcept.of(frame([("C1", "a"), ("C1", "b"), ("C2", "a"), ("C1", "c")]), "umls:")
     assert concepts.ids.to_list() == ["umls:C1", "umls:C2", "umls:C1"]
     assert concepts.names.select("concept", "name").rows() == [(0, "a"), (0, "b"), (1, "a"), (2, "c")]
 
 
 @given(rows)
-def test_names_get_their_identifiers_back(names: list[Row]) -> None:
+def test_grouping_can_be_undone(names: list[Row]) -> None:
     assert table(NamesByConcept.of(frame(names))) == names
 
 
 @given(rows)
-def test_concepts_left_without_names_are_dropped(names: list[Row]) -> None:
+def test_concepts_without_names_are_dropped(names: list[Row]) -> None:
     concepts = NamesByConcept.of(frame(sorted(names)))
     kept = concepts.with_names(concepts.names.filter(pl.col("name") != ""))
     left = [row for row in sorted(names) if row[1]]
@@ -41,7 +41,7 @@ def test_concepts_left_without_names_are_dropped(names: list[Row]) -> None:
 
 
 @given(rows.filter(bool), st.lists(st.integers(0, 20), max_size=4), st.integers(1, 8))
-def test_pieces_are_regrouped_so_that_no_concept_is_cut(
+def test_pieces_are_regrouped_so_that_no_concept_is_split(
     names: list[Row], cuts: list[int], rows_a_part: int
 ) -> None:
     names = sorted(names)
@@ -54,7 +54,7 @@ def test_pieces_are_regrouped_so_that_no_concept_is_cut(
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["en", "de"]))))
-def test_runs_begin_where_any_column_changes(pairs: list[tuple[int, str]]) -> None:
+def test_a_run_starts_where_any_column_changes(pairs: list[tuple[int, str]]) -> None:
     numbers = pl.Series([number for number, _ in pairs], dtype=pl.UInt32)
     languages = pl.Series([language for _, language in pairs], dtype=pl.Categorical)
     starts, place = [], 0

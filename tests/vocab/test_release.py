@@ -90,7 +90,7 @@ PACKAGINGS = [
 
 
 @pytest.mark.parametrize("pack", PACKAGINGS)
-def test_a_file_is_found_and_read_whatever_wraps_it(tmp_path: Path, pack: Callable[[Path], Path]) -> None:
+def test_a_file_is_found_and_read_in_any_packing(tmp_path: Path, pack: Callable[[Path], Path]) -> None:
     source, inputs = find(pack(tmp_path)), InputReader()
     assert source.name.upper() == "MRCONSO.RRF"
     assert content(source, inputs) == CONTENT
@@ -103,13 +103,13 @@ def test_a_file_is_found_and_read_whatever_wraps_it(tmp_path: Path, pack: Callab
     assert frame["name"].to_list() == [f"invented name {row}" for row in range(200)]
 
 
-def test_the_least_deep_of_several_is_taken(tmp_path: Path) -> None:
+def test_of_several_files_the_one_in_the_fewest_folders_is_read(tmp_path: Path) -> None:
     subset = {"MRCONSO.RRF": b"a subset"}
     deep = {"a/subset/MRCONSO.RRF": b"a subset", "a/b/MRCONSO.RRF.gz": b"?", "a/archive.zip": zipped(subset)}
     assert content(find(lay(tmp_path, {**deep, "z/MRCONSO.RRF": CONTENT}))) == CONTENT
 
 
-def test_a_whole_file_is_taken_before_its_pieces(tmp_path: Path) -> None:
+def test_a_whole_file_has_precedence_over_its_pieces(tmp_path: Path) -> None:
     both = {"MRCONSO.RRF.aa": b"a piece", "MRCONSO.RRF.ab": b"a piece", "MRCONSO.RRF": CONTENT}
     assert content(find(lay(tmp_path, both))) == CONTENT
 
@@ -143,12 +143,12 @@ def test_all_files_of_a_pattern_are_found_once_in_order(tmp_path: Path) -> None:
     assert Release(tmp_path).find_all("nothing") == []
 
 
-def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="nowhere: no such file or directory"):
         Release(tmp_path / "nowhere")
 
 
-def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
+def test_an_empty_folder_has_no_files(tmp_path: Path) -> None:
     assert Release(tmp_path).members == []
     assert Release(tmp_path).find(".*") is None
 
@@ -157,7 +157,7 @@ def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [1, 5, 200, -9, -8, -1])
-def test_a_gzip_that_is_cut_off_is_refused_and_leaves_no_checksum(tmp_path: Path, kept: int) -> None:
+def test_a_truncated_gzip_is_refused_and_gets_no_checksum(tmp_path: Path, kept: int) -> None:
     lay(tmp_path, {"MRCONSO.RRF.gz": gzip.compress(CONTENT)[:kept]})
     inputs = InputReader()
     with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or truncated: .*\(download it again\)"):
@@ -167,7 +167,7 @@ def test_a_gzip_that_is_cut_off_is_refused_and_leaves_no_checksum(tmp_path: Path
     assert inputs.checksums == {}
 
 
-def test_a_flipped_byte_in_a_gzip_is_found(tmp_path: Path) -> None:
+def test_a_flipped_byte_in_a_gzip_is_detected(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(CONTENT))
     packed[len(packed) // 2] ^= 0x10
     lay(tmp_path, {"MRCONSO.RRF.gz": bytes(packed)})
@@ -175,13 +175,13 @@ def test_a_flipped_byte_in_a_gzip_is_found(tmp_path: Path) -> None:
         content(find(tmp_path))
 
 
-def test_a_gzip_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_gzip_is_refused(tmp_path: Path) -> None:
     lay(tmp_path, {"MRCONSO.RRF.gz": CONTENT})
     with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or truncated: Not a gzipped file"):
         content(find(tmp_path))
 
 
-def test_a_damaged_piece_is_named_by_its_place(tmp_path: Path) -> None:
+def test_a_damaged_piece_is_named_with_its_path(tmp_path: Path) -> None:
     whole, cut = gzip.compress(CONTENT), gzip.compress(CONTENT)[:-20]
     lay(tmp_path, {"a.zip": zipped({"META/MRCONSO.RRF.aa.gz": whole, "META/MRCONSO.RRF.ab.gz": cut})})
     with pytest.raises(FormatError, match=r"a\.zip/META/MRCONSO\.RRF\.ab\.gz: damaged or truncated"):
@@ -189,7 +189,7 @@ def test_a_damaged_piece_is_named_by_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["empty", "text", "cut off"])
-def test_a_zip_that_is_none_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_not_a_zip_is_refused(tmp_path: Path, kind: str) -> None:
     whole = zipped({"MRCONSO.RRF": CONTENT})
     damaged = {"empty": b"", "text": b"no zip at all", "cut off": whole[:-30]}[kind]
     lay(tmp_path, {"umls.zip": damaged, "outer.zip": zipped({"META/inner.nlm": damaged})})

@@ -44,7 +44,7 @@ def obvious(rows: list[Row]) -> list[Row]:
     return list(found.values())
 
 
-def test_names_lie_by_concept_language_name_and_source_and_the_best_of_equal_ones_stays() -> None:
+def test_names_are_sorted_and_the_best_of_equal_ones_is_kept() -> None:
     unsorted = [
         (1, "en", "Cold", "MSH", 0, "exact"),
         (0, "en", "Migraine", "NCI", 0, "exact"),
@@ -60,6 +60,6 @@ def test_names_lie_by_concept_language_name_and_source_and_the_best_of_equal_one
 @example([])
 @example([(0, "en", "a", "", 0, "exact")] * 2)
 @example([(0, "en", "a\0", "", 0, "exact"), (0, "en", "a", "", 0, "exact")])
-def test_any_rows_lie_as_sorting_by_every_column_lays_them(unsorted: list[Row]) -> None:
+def test_the_order_equals_sorting_by_every_column(unsorted: list[Row]) -> None:
     table = pl.DataFrame(unsorted, schema=SCHEMA, orient="row")
     assert sort_distinct_names(table).rows() == obvious(unsorted)

@@ -69,7 +69,7 @@ def test_a_parquet_error_names_the_row(read: Read, tmp_path: Path) -> None:
         table(read, tmp_path / "t.parquet")
 
 
-def test_skipping_goes_on_after_bad_rows_and_names_their_lines(
+def test_skipping_continues_after_bad_rows_and_reports_their_lines(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sapbert.vocab.input_files.BLOCK_BYTES", 24)
@@ -81,7 +81,7 @@ def test_skipping_goes_on_after_bad_rows_and_names_their_lines(
     assert sorted(re.findall(r"^t\.tsv:(\d+)", text)[0] for text in found) == ["4", "5", "7"]
 
 
-def test_skipping_goes_on_after_broken_csv_records(read: Read, tmp_path: Path) -> None:
+def test_skipping_continues_after_broken_csv_records(read: Read, tmp_path: Path) -> None:
     content = b'id,name\nex:1,a\nex:2,"b"c\nex:3,\xff\nex:4\nex:5,e\n'
     vocabulary = skipping(read, written(tmp_path, "t.csv", content))
 
@@ -89,14 +89,14 @@ def test_skipping_goes_on_after_broken_csv_records(read: Read, tmp_path: Path) -
     assert vocabulary.manifest.counts["bad rows skipped"] == 3
 
 
-def test_a_cut_off_gzip_is_damaged(read: Read, tmp_path: Path) -> None:
+def test_a_truncated_gzip_is_reported_as_damaged(read: Read, tmp_path: Path) -> None:
     whole = gzip.compress(b"id\tname\n" + b"".join(b"ex:%d\tname %d\n" % (i, i * i) for i in range(999)))
     path = written(tmp_path, "t.tsv.gz", whole[:-200])
     with pytest.raises(FormatError, match=r"t\.tsv\.gz: damaged or truncated"):
         table(read, path)
 
 
-def test_a_table_may_come_in_a_zip_but_not_among_others(read: Read, tmp_path: Path) -> None:
+def test_a_table_may_be_in_a_zip_but_only_as_its_sole_file(read: Read, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "one.zip", "w") as archive:
         archive.write(FOLDER / "long.tsv", "sub/long.tsv")
     assert table(read, tmp_path / "one.zip").fingerprint == table(read, FOLDER / "long.tsv").fingerprint
@@ -115,7 +115,7 @@ def test_rows_without_a_name_are_counted_and_left_out(read: Read, tmp_path: Path
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
-def test_a_byte_order_mark_nul_bytes_and_long_names_are_no_trouble(
+def test_a_byte_order_mark_nul_bytes_and_long_names_are_accepted(
     suffix: str, read: Read, tmp_path: Path
 ) -> None:
     long = "ä" * 50_000

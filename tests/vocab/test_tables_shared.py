@@ -50,7 +50,7 @@ def test_shared_vocabularies_have_the_counts_their_readme_states(
     assert names in (vocabulary.manifest.counts["names"], None)
 
 
-def test_medic_as_biosyn_has_it_equals_its_table(shared_data: Path, read: Read) -> None:
+def test_medic_in_biosyn_format_equals_its_table(shared_data: Path, read: Read) -> None:
     raw = table(read, shared_data / "raw" / "medic_06Jul2012.txt.gz")
     rows = table(read, shared_data / "vocabularies" / "medic_2012_biosyn.tsv.gz")
 

@@ -63,7 +63,7 @@ def test_a_column_of_identifiers_becomes_curies() -> None:
 
 
 @pytest.mark.parametrize("column", [[], [None], [None, None]])
-def test_columns_without_a_text_stay_as_they_are(column: list[None]) -> None:
+def test_empty_and_null_columns_are_unchanged(column: list[None]) -> None:
     empty = pl.Series(column, dtype=pl.String)
     made = [fold_names(empty), tidy_names(empty), to_curies(empty), to_curies(empty, prefix="mesh")]
     assert [series.to_list() for series in made] == [column] * 4
@@ -111,12 +111,12 @@ def columns(rows: list[tuple[int, str]]) -> tuple[pl.Series, NDArray[np.uint64],
 
 
 @given(tables)
-def test_a_row_is_first_where_none_above_is_equal(rows: list[tuple[int, str]]) -> None:
+def test_a_row_is_first_if_no_row_above_is_equal(rows: list[tuple[int, str]]) -> None:
     assert is_first_in_group(*columns(rows)).tolist() == first_of_each(rows)
 
 
 @given(tables)
-def test_rows_that_hash_alike_are_told_apart(rows: list[tuple[int, str]]) -> None:
+def test_rows_with_equal_hashes_are_distinguished(rows: list[tuple[int, str]]) -> None:
     texts, hashes, groups = columns(rows)
     assert is_first_in_group(texts, np.zeros_like(hashes), groups).tolist() == first_of_each(rows)
 
@@ -125,12 +125,12 @@ hashes = st.lists(st.integers(0, 3) | st.integers(0, 2**64 - 1) | st.integers(2*
 
 
 @given(hashes)
-def test_every_hash_that_comes_again_is_found(numbers: list[int]) -> None:
+def test_every_repeated_hash_is_found(numbers: list[int]) -> None:
     found = possibly_repeated_rows(np.array(numbers, np.uint64)).tolist()
     assert found == sorted(set(found))
     assert {row for row, number in enumerate(numbers) if numbers.count(number) > 1} <= set(found)
 
 
-def test_hashes_that_come_once_are_hardly_ever_found() -> None:
+def test_unique_hashes_are_hardly_ever_found() -> None:
     once = np.random.default_rng(1).permutation(np.arange(10_000, dtype=np.uint64) << np.uint64(40))
     assert not len(possibly_repeated_rows(once))

@@ -71,20 +71,20 @@ def test_the_tables_have_the_columns_of_the_schema_also_when_empty(tmp_path: Pat
     assert bare.types.collect().is_empty()
 
 
-def test_what_a_reader_leaves_out_has_a_default(tmp_path: Path) -> None:
+def test_columns_that_a_reader_omits_have_defaults(tmp_path: Path) -> None:
     with write_vocabulary(tmp_path / "v", {}, InputReader()) as writer:
         writer.add(pl.DataFrame({"name": ["Moon cough"], "concept_id": ["ex:1"], "ignored": [1]}))
     rows = Vocabulary.open(tmp_path / "v").names.collect().rows()
     assert rows == [("ex:1", "Moon cough", False, "en", "", "exact")]
 
 
-def test_odd_names_are_kept_whole(tmp_path: Path) -> None:
+def test_unusual_names_are_kept_unchanged(tmp_path: Path) -> None:
     odd = ["x" * 100_000, "שפעת", "e\u0301", "nul\x00byte", "a\tb", '"', "\u200b", "'; --", "😀"]
     vocabulary = write(tmp_path / "v", Content([("ex:1", name, 0, "en", "", "exact") for name in odd]))
     assert vocabulary.names.collect()["name"].to_list() == sorted(tidy(name) for name in odd)
 
 
-def test_a_missing_name_is_none(tmp_path: Path) -> None:
+def test_a_missing_name_is_dropped(tmp_path: Path) -> None:
     with write_vocabulary(tmp_path / "v", {}, InputReader()) as writer:
         writer.add(pl.DataFrame({"concept_id": ["ex:1", "ex:2"], "name": [None, "b"]}))
         writer.add_facts("types", pl.DataFrame({"concept_id": ["ex:2", "ex:2"], "type": [None, "T1"]}))
@@ -93,7 +93,7 @@ def test_a_missing_name_is_none(tmp_path: Path) -> None:
     assert vocabulary.types.collect().rows() == [("ex:2", "T1")]
 
 
-def test_counts_labels_and_skipped_rows_are_told(tmp_path: Path) -> None:
+def test_counts_labels_and_skipped_rows_are_in_the_manifest(tmp_path: Path) -> None:
     inputs = InputReader(
         on_error="skip", skipped_rows=3, skipped_examples=["somewhere:1: bad"], checksums={"f": {"bytes": 1}}
     )
@@ -120,13 +120,13 @@ def test_counts_labels_and_skipped_rows_are_told(tmp_path: Path) -> None:
         Content([("ex:1", " ", 1, "en", "", "exact")], late=[("ex:1", "late", 0, "en", "", "exact")]),
     ],
 )
-def test_a_vocabulary_without_a_name_is_refused_and_nothing_is_left(tmp_path: Path, content: Content) -> None:
+def test_a_vocabulary_without_names_is_refused_and_leaves_no_files(tmp_path: Path, content: Content) -> None:
     with pytest.raises(SapbertError, match="no names to write"):
         write(tmp_path / "v", content)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_reader_that_fails_keeps_the_existing_vocabulary(tmp_path: Path) -> None:
     before = write(tmp_path / "v", EXAMPLE)
 
     def fail(target: Path) -> None:
@@ -204,7 +204,7 @@ def shuffled_into_pieces(content: Content, data: st.DataObject) -> list[Content]
 
 @given(contents, st.data(), st.integers(1, 9), st.sampled_from([0, 200, module.SPOOL_MEMORY_BYTES]))
 @settings(max_examples=40)
-def test_order_and_pieces_do_not_matter_and_the_tables_are_as_the_oracle_says(
+def test_tables_equal_a_plain_implementation_for_any_order_and_pieces(
     content: Content, data: st.DataObject, rows_a_part: int, held: int
 ) -> None:
     names = expected_names(content)
@@ -237,7 +237,7 @@ def test_a_large_vocabulary_is_written_in_parts(tmp_path: Path) -> None:
     assert vocabulary.names.collect().height == 300
 
 
-def test_names_beyond_what_memory_holds_wait_on_disk(tmp_path: Path) -> None:
+def test_names_beyond_the_memory_limit_are_spooled_to_disk(tmp_path: Path) -> None:
     rows: list[NameRow] = [(f"ex:{n:03}", f"name {n}", 0, "en", "", "exact") for n in range(30)]
     with parts_of(400_000, held=1_000), create(tmp_path / "v") as draft:
         writer = VocabularyWriter(draft)

@@ -108,9 +108,9 @@ def csv_batches(source: InputFile, inputs: InputReader, choose: ChooseColumns) -
         records = csv_records(stream, source.name, inputs, delimiter=delimiter)
         columns = next(records, (1, [""]))[1]
         roles = choose(columns)
-        wanted = [columns.index(column) for column in roles.values()]
+        indices = [columns.index(column) for column in roles.values()]
         while rows := list(islice(records, ROWS_PER_BATCH)):
-            fields = [[record[index] for _, record in rows] for index in wanted]
+            fields = [[record[index] for _, record in rows] for index in indices]
             lines = [line for line, _ in rows]
             yield TableBatch(_frame(dict(zip(roles, fields, strict=True)), {}), lines.__getitem__)
 

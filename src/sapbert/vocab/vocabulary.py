@@ -126,9 +126,9 @@ class Vocabulary:
 
     def find(self, name: str) -> list[Concept]:
         """Return every concept with a name that folds like `name`."""
-        wanted = fold(name)
+        folded = fold(name)
         same = pl.col("name").map_batches(
-            lambda names: fold_tidy_names(names) == wanted, return_dtype=pl.Boolean
+            lambda names: fold_tidy_names(names) == folded, return_dtype=pl.Boolean
         )
         ids = self.names.filter(same).select("concept_id").unique().collect().to_series().sort()
         return [concept for curie in ids if (concept := self._concept(curie)) is not None]

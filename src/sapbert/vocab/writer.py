@@ -246,9 +246,9 @@ def _rows_between(ids: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _facts_of(ids: pl.Series, facts: pl.DataFrame) -> pl.DataFrame:
     """Return the distinct rows of `facts` about the concepts `ids`, in order."""
-    wanted = pl.DataFrame({"concept_id": ids, "own": ids})
+    concepts = pl.DataFrame({"concept_id": ids, "own": ids})
     # Both are sorted; `join_asof` takes a third of the time of a semi-join.
-    near = _rows_between(ids, facts).join_asof(wanted, on="concept_id", check_sortedness=False)
+    near = _rows_between(ids, facts).join_asof(concepts, on="concept_id", check_sortedness=False)
     about = near.filter(pl.col("own") == pl.col("concept_id")).drop("own")
     concept, fact = about
     if ((concept == concept.shift()) & (fact <= fact.shift())).any():

@@ -21,7 +21,7 @@ from tests.index.conftest import MakeVocabulary, NgramEncoder
 
 @pytest.mark.parametrize("kind", list(Kind))
 @pytest.mark.parametrize("precision", list(Precision))
-def test_an_index_holds_a_vector_for_each_name(
+def test_an_index_has_one_vector_per_name(
     build: Build, vocabulary: Vocabulary, kind: Kind, precision: Precision
 ) -> None:
     path = build(vocabulary, kind=kind, precision=precision)
@@ -40,7 +40,7 @@ def test_an_index_holds_a_vector_for_each_name(
     }
 
 
-def test_an_index_carries_its_encoder_and_leaves_no_chunks(build: Build, vocabulary: Vocabulary) -> None:
+def test_an_index_contains_its_encoder_and_leaves_no_chunks(build: Build, vocabulary: Vocabulary) -> None:
     path = build(vocabulary)
 
     assert (path / "encoder" / "dimension.txt").read_text() == "32"
@@ -68,7 +68,7 @@ def test_a_vocabulary_of_one_name_has_an_index(build: Build, vocabulary_of: Make
         assert open_index(path)[2].details["recall@10"] == 1
 
 
-def test_progress_is_told_up_to_the_last_name(vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_progress_is_reported_up_to_the_last_name(vocabulary: Vocabulary, tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
 
     build_index(
@@ -88,7 +88,7 @@ def test_progress_is_told_up_to_the_last_name(vocabulary: Vocabulary, tmp_path: 
 # Recall
 
 
-def test_the_recall_in_the_manifest_is_that_against_an_exact_search(
+def test_the_recall_in_the_manifest_equals_that_against_an_exact_search(
     build: Build, vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sapbert.index.recall.FEWEST_CANDIDATES", 12)
@@ -109,7 +109,7 @@ def test_the_recall_in_the_manifest_is_that_against_an_exact_search(
 
 
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.INT8])
-def test_recall_tells_what_rounding_lost(precision: Precision) -> None:
+def test_recall_includes_the_loss_by_rounding(precision: Precision) -> None:
     vectors = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     sample = Sample(np.arange(0, 3000, 15), vectors[::15])
@@ -126,7 +126,7 @@ def test_recall_tells_what_rounding_lost(precision: Precision) -> None:
     assert (recall == 1) is (precision is Precision.FP32)
 
 
-def test_candidates_are_doubled_while_that_pays() -> None:
+def test_candidates_are_doubled_while_recall_increases() -> None:
     recalls = {100: 0.9, 200: 0.98, 400: 0.99, 800: 0.9905, 1600: 1.0}
 
     assert choose_candidates(recalls.__getitem__) == (400, 0.99)
@@ -136,7 +136,7 @@ def test_candidates_are_doubled_while_that_pays() -> None:
 # Damage
 
 
-def test_a_file_cut_short_is_found_on_opening(build: Build, vocabulary: Vocabulary) -> None:
+def test_a_truncated_file_is_detected_on_opening(build: Build, vocabulary: Vocabulary) -> None:
     path = build(vocabulary)
     with open(path / "vectors.npy", "r+b") as file:
         file.truncate(1000)
@@ -145,6 +145,6 @@ def test_a_file_cut_short_is_found_on_opening(build: Build, vocabulary: Vocabula
         open_index(path)
 
 
-def test_another_artifact_is_no_index(vocabulary: Vocabulary) -> None:
+def test_another_artifact_is_not_opened_as_an_index(vocabulary: Vocabulary) -> None:
     with pytest.raises(ArtifactError, match="of kind vocabulary, expected index"):
         open_index(vocabulary.path)

@@ -1,4 +1,4 @@
-"""A build that is cut short, and what it is refused for."""
+"""Interrupted builds, and builds that are refused."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_build_that_fails_before_its_first_chunk_leaves_no_run_folder(
     assert not run_folder(tmp_path / "index").exists()
 
 
-def test_a_full_disk_is_told_and_finished_chunks_stay(
+def test_a_full_disk_is_explained_and_finished_chunks_are_kept(
     build: Build, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -139,7 +139,7 @@ def test_a_full_disk_is_told_and_finished_chunks_stay(
     assert len(list(run_folder(tmp_path / "index").glob("*.npz"))) == 2
 
 
-def test_a_chunk_cut_short_is_named(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_a_truncated_chunk_is_named(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, KeyboardInterrupt()))
     chunk = run_folder(tmp_path / "index") / "000001.npz"
@@ -174,7 +174,7 @@ def test_an_index_that_exists_is_refused_before_anything_is_encoded(
     assert not spy.encoded
 
 
-def test_vectors_that_are_no_numbers_are_refused(build: Build, vocabulary: Vocabulary) -> None:
+def test_vectors_with_nan_are_refused(build: Build, vocabulary: Vocabulary) -> None:
     class Broken(NgramEncoder):
         def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
             vectors = super().encode(names)

@@ -43,7 +43,7 @@ def test_an_index_can_be_replaced_by_its_update(
     assert len(open_index(path)[1]) == 460
 
 
-def test_an_exact_index_can_become_one_of_codes(build: Build, vocabulary: Vocabulary) -> None:
+def test_an_update_can_change_flat_to_ann(build: Build, vocabulary: Vocabulary) -> None:
     old, spy = build(vocabulary, "old", precision=Precision.FP32), NgramEncoder()
 
     path = build(vocabulary, encoder=spy, update=old, kind=Kind.ANN)
@@ -52,7 +52,7 @@ def test_an_exact_index_can_become_one_of_codes(build: Build, vocabulary: Vocabu
     assert contents(path) == contents(build(vocabulary, "fresh", kind=Kind.ANN))
 
 
-def test_rounded_vectors_do_not_become_exact_ones(build: Build, vocabulary: Vocabulary) -> None:
+def test_an_update_cannot_increase_the_precision(build: Build, vocabulary: Vocabulary) -> None:
     old = build(vocabulary, "old", precision=Precision.INT8)
 
     with pytest.raises(ConfigError, match="as int8, which cannot become fp16; give --precision int8"):

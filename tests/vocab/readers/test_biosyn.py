@@ -10,7 +10,7 @@ from tests.conftest import Read
 from tests.vocab.tables import FOLDER, names_of, skipping, table, written
 
 
-def test_a_raw_biosyn_dictionary_has_a_line_a_concept(read: Read) -> None:
+def test_a_raw_biosyn_dictionary_has_one_line_per_concept(read: Read) -> None:
     vocabulary = table(read, FOLDER / "raw.txt")
 
     assert names_of(vocabulary, "mesh:D900001")[0] == "Marmalade syndrome"
@@ -41,7 +41,7 @@ def test_a_biosyn_dictionary_of_other_ids_needs_a_prefix(read: Read, tmp_path: P
     ]
 
 
-def test_broken_biosyn_lines_are_named_or_skipped(read: Read, tmp_path: Path) -> None:
+def test_invalid_biosyn_lines_are_reported_or_skipped(read: Read, tmp_path: Path) -> None:
     path = written(tmp_path, "d.txt", b"D000001||a\n\nD000002 b\nD000003||\xff\nD000004||\n")
 
     with pytest.raises(FormatError, match=r"d\.txt:4: byte 0xff in column 10 is not UTF-8"):

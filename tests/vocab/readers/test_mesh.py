@@ -70,7 +70,7 @@ def test_a_descriptor_has_the_terms_of_all_its_concepts_with_their_scopes(read: 
     assert {(name.language, name.source) for name in fever.names} == {("en", "mesh")}
 
 
-def test_a_relation_may_be_told_from_the_other_side_or_not_at_all(read: Read) -> None:
+def test_a_relation_may_be_stated_in_reverse_or_not_at_all(read: Read) -> None:
     beetles = names(concept(mesh(read, DESC), "mesh:D990002"))
 
     assert beetles["Duskbeetle Larvae"] == "narrow"
@@ -134,7 +134,7 @@ def test_a_folder_gives_descriptors_and_supplementary_records_together(read: Rea
     assert set(vocabulary.manifest.inputs) == {"desc2026.xml", "supp2026.xml"}
 
 
-def test_every_wrapping_gives_the_same_vocabulary(read: Read, tmp_path: Path) -> None:
+def test_every_packing_gives_the_same_vocabulary(read: Read, tmp_path: Path) -> None:
     packed, zipped, folder = tmp_path / "desc2026.gz", tmp_path / "all.zip", tmp_path / "folder"
     packed.write_bytes(gzip.compress(DESC.read_bytes()))
     with zipfile.ZipFile(zipped, "w") as archive:
@@ -170,7 +170,7 @@ def test_a_translated_edition_says_its_language(read: Read, tmp_path: Path) -> N
     assert {name.language for name in concept(mesh(read, french), "mesh:D990001").names} == {"fr"}
 
 
-def test_more_names_than_fit_a_frame_all_arrive(
+def test_names_beyond_one_frame_are_all_read(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = mesh(read, MESH, level="concept").fingerprint
@@ -179,7 +179,7 @@ def test_more_names_than_fit_a_frame_all_arrive(
     assert mesh(read, MESH, level="concept").fingerprint == expected
 
 
-def test_a_record_is_let_go_when_the_next_is_read(tmp_path: Path) -> None:
+def test_a_record_is_freed_when_the_next_is_read(tmp_path: Path) -> None:
     path = write_desc(tmp_path / "desc.xml", *(record("x" * 100_000, ui=f"D{number}") for number in range(5)))
     [source] = Release(path).find_all("desc.xml")
     held: list[weakref.ref[ET.Element]] = []
@@ -226,7 +226,7 @@ def test_a_file_of_another_kind_is_refused(read: Read, tmp_path: Path, content: 
     assert not list(tmp_path.glob("vocabulary*"))
 
 
-def test_a_gzip_that_was_cut_off_is_refused(read: Read, tmp_path: Path) -> None:
+def test_a_truncated_gzip_is_refused(read: Read, tmp_path: Path) -> None:
     path = tmp_path / "desc2026.xml.gz"
     path.write_bytes(gzip.compress(DESC.read_bytes())[:-20])
 
@@ -275,7 +275,7 @@ texts = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_character
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(texts, min_size=1, max_size=8))
-def test_every_name_written_is_read_tidied(read: Read, tmp_path: Path, written: list[str]) -> None:
+def test_every_written_name_is_read_and_tidied(read: Read, tmp_path: Path, written: list[str]) -> None:
     records = [record(name, ui=f"D{number}") for number, name in enumerate(written)]
     path = write_desc(tmp_path / "desc.xml", record("Anchor", ui="D_"), *records)
 
@@ -288,7 +288,7 @@ def test_every_name_written_is_read_tidied(read: Read, tmp_path: Path, written: 
 
 
 @pytest.mark.shared_data
-def test_all_real_descriptors_arrive(read: Read, tmp_path: Path, shared_data: Path) -> None:
+def test_all_real_descriptors_are_read(read: Read, tmp_path: Path, shared_data: Path) -> None:
     """Their names and concepts are real, the XML around them is made here: NLM's is not at hand."""
     table = shared_data / "vocabularies" / "mesh_descriptors.tsv.gz"
     rows = [line.split("\t") for line in gzip.decompress(table.read_bytes()).decode().splitlines()[1:]]
@@ -319,7 +319,7 @@ def real_record(ui: str, concepts: dict[str, list[str]]) -> str:
     return f"<DescriptorRecord>{content}</DescriptorRecord>"
 
 
-def test_golden_files_hold_only_invented_content() -> None:
+def test_golden_files_contain_only_invented_names() -> None:
     invented = re.compile(r"(?:[DCTQ]990\d{3}|M9900\d{3})")
     for path in (DESC, SUPP):
         for ui in re.findall(r"UI>\*?([A-Z]\d+)<", path.read_text("utf-8")):

@@ -1,4 +1,4 @@
-"""OBO text: its lines, and what is wrong with them. `test_ontology` holds it to the other two formats."""
+"""OBO text: its lines and their errors. `test_ontology` compares it with the other two formats."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def read_text(read: Read, tmp_path: Path) -> ReadText:
         ("name: " + "long " * 20_000 + "end", "long " * 20_000 + "end"),
     ],
 )
-def test_the_value_of_a_line_is_read_as_obo_writes_it(read_text: ReadText, line: str, name: str) -> None:
+def test_values_are_unescaped_and_trailers_removed(read_text: ReadText, line: str, name: str) -> None:
     vocabulary = read_text(f"format-version: 1.4\n\n[Term]\nid: IFO:1\n{line}\n")
 
     assert rows(vocabulary) == {("ifo:1", name, "exact")}
@@ -128,7 +128,7 @@ def test_a_name_that_is_also_a_broad_synonym_counts_as_exact(read_text: ReadText
     assert rows(vocabulary) == {("ifo:1", "a", "exact")}
 
 
-def test_an_id_that_is_no_curie_is_dropped_and_counted(read_text: ReadText) -> None:
+def test_an_id_without_a_curie_is_dropped_and_counted(read_text: ReadText) -> None:
     vocabulary = read_text("[Term]\nid: IFO:1\nname: a\n[Term]\nid: elbow\nname: b\n")
 
     assert rows(vocabulary) == {("ifo:1", "a", "exact")}
@@ -144,7 +144,7 @@ def test_windows_lines_and_a_byte_order_mark_change_nothing(read: Read, read_tex
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 1000])
-def test_where_blocks_are_cut_does_not_matter(
+def test_block_boundaries_do_not_matter(
     read: Read, read_text: ReadText, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     whole = read(lambda writer, inputs: read_obo(IFO, writer, inputs, ALL_SCOPES))

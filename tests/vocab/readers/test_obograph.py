@@ -1,4 +1,4 @@
-"""OBO Graphs JSON: what only this format has. `test_ontology` holds it to the other two."""
+"""OBO Graphs JSON: what only this format has. `test_ontology` compares it with the other two."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_preds_may_be_iris_and_skos_labels_are_names(read: Read, tmp_path: Path)
     assert set(found[1:]) == {("a", False, "related"), ("b", False, "exact"), ("c", False, "exact")}
 
 
-def test_a_node_without_id_and_an_unreadable_synonym_stop_the_reading(read: Read, tmp_path: Path) -> None:
+def test_a_node_without_id_and_an_invalid_synonym_are_errors(read: Read, tmp_path: Path) -> None:
     without_id = {"graphs": [{"nodes": [NODE, {"type": "CLASS", "lbl": "a"}]}]}
     bad_synonym = {
         "graphs": [{"nodes": [{**NODE, "meta": {"synonyms": [{"pred": "sounds_like", "val": "a"}]}}]}]

@@ -105,7 +105,7 @@ def test_invalid_concepts_are_dropped_with_their_synonyms_and_counted_unless_kep
         ({"standard_only": True, "vocabularies": ("SNOMED",), "domains": ("Condition",)}, {"omop:900001"}),
     ],
 )
-def test_filters_choose_concepts(read: Read, options: dict[str, object], expected: set[str]) -> None:
+def test_filters_select_concepts(read: Read, options: dict[str, object], expected: set[str]) -> None:
     assert ids(omop(read, OMOP, **options)) == expected
 
 
@@ -119,7 +119,7 @@ def test_filters_choose_concepts(read: Read, options: dict[str, object], expecte
         ({"domains": ("condition",)}, r"CONCEPT\.csv has no domain condition; it has Condition, Drug"),
     ],
 )
-def test_what_is_nowhere_in_the_file_cannot_be_chosen(
+def test_a_vocabulary_or_domain_that_the_file_lacks_is_refused(
     read: Read, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -185,7 +185,7 @@ def test_a_row_with_missing_columns_stops_or_is_skipped(read: Read, download: Pa
     assert ids(vocabulary) == ids(omop(read, OMOP)) - {"omop:900006"}
 
 
-def test_an_identifier_that_is_no_number_stops_or_is_skipped(read: Read, download: Path) -> None:
+def test_an_identifier_that_is_not_a_number_stops_or_is_skipped(read: Read, download: Path) -> None:
     change(download / "CONCEPT.csv", "900006", "nine")
 
     with pytest.raises(FormatError, match=r"CONCEPT\.csv: concept_id 'nine' of 'glimmerol' is not a number"):
@@ -214,7 +214,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(texts, max_size=8), texts)
-def test_whatever_stands_in_the_columns_names_and_aliases_are_sound(
+def test_names_and_aliases_are_valid_for_any_column_content(
     read: Read, tmp_path: Path, synonyms: list[str], code: str
 ) -> None:
     download = Path(shutil.copytree(OMOP, tmp_path / "download", dirs_exist_ok=True))

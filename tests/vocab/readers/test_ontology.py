@@ -1,4 +1,4 @@
-"""What the three formats of an ontology share: one ontology is one vocabulary whichever file it comes in."""
+"""What the three ontology formats share: an ontology gives the same vocabulary in each."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_only_a_namespace_that_is_not_the_default_is_a_type(read: Read) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_was_left_out_is_counted(read: Read, format: str) -> None:
+def test_dropped_items_are_counted(read: Read, format: str) -> None:
     vocabulary = read(lambda writer, inputs: read_obo(ifo(format), writer, inputs, OboSettings()))
 
     counts = vocabulary.manifest.counts
@@ -142,7 +142,7 @@ def by_pronto(path: Path) -> tuple[set[Row], set[tuple[str, str]]]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_names_scopes_and_alt_ids_are_those_pronto_finds(read: Read, format: str) -> None:
+def test_names_scopes_and_alt_ids_equal_those_of_pronto(read: Read, format: str) -> None:
     vocabulary = read(lambda writer, inputs: read_obo(ifo(format), writer, inputs, ALL_SCOPES))
 
     names, aliases = by_pronto(ifo(format))
@@ -151,7 +151,7 @@ def test_names_scopes_and_alt_ids_are_those_pronto_finds(read: Read, format: str
 
 
 @pytest.mark.shared_data
-def test_hpo_is_what_pronto_and_the_published_table_say(read: Read, shared_data: Path) -> None:
+def test_hpo_equals_pronto_and_the_published_table(read: Read, shared_data: Path) -> None:
     """The table holds every scope and no obsolete term: 19,034 concepts, 41,498 names."""
     path = shared_data / "raw" / "hp.obo.gz"
     table = pl.read_csv(
@@ -171,7 +171,7 @@ def test_hpo_is_what_pronto_and_the_published_table_say(read: Read, shared_data:
 
 
 @pytest.mark.shared_data
-def test_hpo_has_broad_and_narrow_synonyms_left_out_by_default(read: Read, shared_data: Path) -> None:
+def test_broad_and_narrow_synonyms_of_hpo_are_dropped_by_default(read: Read, shared_data: Path) -> None:
     path = shared_data / "raw" / "hp.obo.gz"
 
     vocabulary = read(lambda writer, inputs: read_obo(path, writer, inputs, OboSettings()))
@@ -266,7 +266,7 @@ ontologies = st.dictionaries(
 
 @settings(max_examples=20)
 @given(ontologies)
-def test_any_names_come_through_all_formats_alike(terms: Terms) -> None:
+def test_any_names_are_the_same_in_all_formats(terms: Terms) -> None:
     found = [read_bytes(write(terms)) for write in (write_obo, write_json, write_owl)]
 
     expected: dict[tuple[str, str], int] = {}

@@ -1,4 +1,4 @@
-"""OWL: what only this format has. `test_ontology` holds it to the other two."""
+"""OWL: what only this format has. `test_ontology` compares it with the other two."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_language_keeps_its_names_and_a_preferred_one(read: Read, tmp_path
     ]
 
 
-def test_skos_and_efo_names_are_names_and_a_label_goes_first(read: Read, tmp_path: Path) -> None:
+def test_skos_and_efo_names_are_names_and_a_label_is_preferred(read: Read, tmp_path: Path) -> None:
     vocabulary = read_owl_text(
         read,
         tmp_path,
@@ -98,7 +98,7 @@ def test_classes_in_the_long_form_are_classes(read: Read, tmp_path: Path) -> Non
     assert vocabulary.manifest.counts["terms read"] == 2
 
 
-def test_iris_that_are_no_curie_are_dropped_and_counted(read: Read, tmp_path: Path) -> None:
+def test_iris_without_a_curie_are_dropped_and_counted(read: Read, tmp_path: Path) -> None:
     thing = '<owl:Class rdf:about="http://www.w3.org/2002/07/owl#Thing"><rdfs:label>Thing</rdfs:label></owl:Class>'
 
     vocabulary = read_owl_text(read, tmp_path, elbow("<rdfs:label>A</rdfs:label>") + thing)
@@ -129,7 +129,7 @@ def test_entities_of_the_file_are_resolved_and_others_refused(read: Read, tmp_pa
         read_owl_text(read, tmp_path, label, head=outside)
 
 
-def test_entities_that_blow_up_are_refused(read: Read, tmp_path: Path) -> None:
+def test_exponentially_expanding_entities_are_refused(read: Read, tmp_path: Path) -> None:
     nested = "".join(f'<!ENTITY e{n + 1} "{f"&e{n};" * 10}">' for n in range(9))
     bomb = f'<!DOCTYPE rdf:RDF [<!ENTITY e0 "{"ha" * 50}">{nested}]>'
 
@@ -154,7 +154,9 @@ def test_damage_is_named_with_its_line(read: Read, tmp_path: Path, content: str,
         read(lambda writer, inputs: read_obo(path, writer, inputs, OboSettings()))
 
 
-def test_batches_make_no_difference(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_batch_size_makes_no_difference(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     classes = "".join(
         f'<owl:Class rdf:about="http://example.org/IFO_{n % 70}"><rdfs:label>name {n}</rdfs:label>'
         f"{'<owl:deprecated>true</owl:deprecated>' if n == 99 else ''}</owl:Class>"
@@ -168,7 +170,7 @@ def test_batches_make_no_difference(read: Read, tmp_path: Path, monkeypatch: pyt
     assert whole.manifest.counts["concepts"] == 69
 
 
-def test_elements_are_forgotten_as_they_go_by(read: Read, tmp_path: Path) -> None:
+def test_elements_are_freed_while_reading(read: Read, tmp_path: Path) -> None:
     axiom = f"<owl:Axiom><owl:annotatedTarget>{'x' * 1000}</owl:annotatedTarget></owl:Axiom>\n"
     content = elbow("<rdfs:label>A</rdfs:label>") + axiom * 20_000
 

@@ -70,7 +70,7 @@ def test_active_descriptions_of_active_concepts_are_names(read: Read) -> None:
     assert vocabulary.manifest.counts["descriptions of inactive concepts dropped"] == 2
 
 
-def test_full_and_delta_files_are_left_alone(read: Read) -> None:
+def test_full_and_delta_files_are_not_read(read: Read) -> None:
     vocabulary = snomed(read, RELEASE)
 
     assert vocabulary.concept("snomedct:990009009") is None
@@ -78,7 +78,7 @@ def test_full_and_delta_files_are_left_alone(read: Read) -> None:
     assert all("Snapshot" in name for name in vocabulary.manifest.inputs)
 
 
-def test_the_tag_of_a_fully_specified_name_is_a_type_and_no_part_of_the_name(read: Read) -> None:
+def test_the_tag_of_a_fully_specified_name_is_a_type_and_not_part_of_the_name(read: Read) -> None:
     vocabulary = snomed(read, RELEASE)
 
     assert concept(vocabulary, TUMOR).types == ("disorder",)
@@ -86,7 +86,7 @@ def test_the_tag_of_a_fully_specified_name_is_a_type_and_no_part_of_the_name(rea
     assert names(vocabulary, "snomedct:990002006") == {"Removal of glow (left)", "Deglowing"}
 
 
-def test_a_fully_specified_name_without_tag_is_a_name_as_it_is(read: Read) -> None:
+def test_a_fully_specified_name_without_tag_is_kept_unchanged(read: Read) -> None:
     untagged = concept(snomed(read, RELEASE), "snomedct:990004007")
 
     assert untagged.types == ()
@@ -115,7 +115,7 @@ def test_each_language_has_its_preferred_name(read: Read) -> None:
     assert preferred(vocabulary)["en"] in {"Shimmer gland tumor", "Shimmer gland tumour"}
 
 
-def test_what_more_refsets_prefer_is_preferred(read: Read, release: Path) -> None:
+def test_the_name_preferred_by_most_refsets_is_preferred(read: Read, release: Path) -> None:
     # The row that British English gave up: active again, and preferring the American spelling.
     change(
         release / REFSET,
@@ -158,7 +158,7 @@ def test_a_type_in_another_language_is_better_than_none(read: Read, release: Pat
         ({"refsets": (US, "123")}, f"has no language refset 123; it has {ES}, {GB}, {US}"),
     ],
 )
-def test_what_is_nowhere_in_the_release_cannot_be_chosen(
+def test_a_language_or_refset_that_the_release_lacks_is_refused(
     read: Read, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -183,7 +183,7 @@ def test_line_ends_and_a_byte_order_mark_change_nothing(read: Read, release: Pat
     assert snomed(read, release).fingerprint == snomed(read, RELEASE).fingerprint
 
 
-def test_of_a_component_in_two_editions_the_later_row_holds(read: Read, release: Path) -> None:
+def test_of_a_component_in_two_editions_the_later_row_is_used(read: Read, release: Path) -> None:
     national = {
         CONCEPTS: ("990004007\t20260101\t1", "990004007\t20260301\t0"),
         DESCRIPTIONS: ("990102016\t20260101\t1", "990102016\t20250301\t0"),
@@ -252,7 +252,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(texts, max_size=8))
-def test_every_term_written_is_read_tidied(read: Read, tmp_path: Path, terms: list[str]) -> None:
+def test_every_written_term_is_read_and_tidied(read: Read, tmp_path: Path, terms: list[str]) -> None:
     release = Path(shutil.copytree(RELEASE, tmp_path / "release", dirs_exist_ok=True))
     row = "{}\t20260101\t1\t0\t990004007\ten\t900000000000013009\t{}\t900000000000448009\r\n"
     with open(release / DESCRIPTIONS, "a", encoding="utf-8", newline="") as file:

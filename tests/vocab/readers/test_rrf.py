@@ -66,7 +66,7 @@ def conso_row(cui: str, name: str, *, language: str = "ENG", suppress: str = "N"
 # Languages, sources, suppressed rows
 
 
-def test_only_english_names_are_taken_unless_asked(read: Read) -> None:
+def test_only_english_names_are_kept_by_default(read: Read) -> None:
     vocabulary = umls(read)
 
     assert vocabulary.count_names("language", 9).keys() == {"en"}
@@ -75,7 +75,7 @@ def test_only_english_names_are_taken_unless_asked(read: Read) -> None:
     )
 
 
-def test_all_languages_come_under_their_iso_codes(read: Read) -> None:
+def test_languages_are_stored_as_iso_codes(read: Read) -> None:
     vocabulary = umls(read, languages=("all",))
 
     by_language = {name.language: name.text for name in concept(vocabulary, FEVER).names}
@@ -86,20 +86,20 @@ def test_all_languages_come_under_their_iso_codes(read: Read) -> None:
 
 
 @pytest.mark.parametrize("language", ["es", "ES", "SPA", "spa"])
-def test_a_language_goes_by_its_iso_or_its_umls_code(read: Read, language: str) -> None:
+def test_a_language_can_be_given_as_iso_or_umls_code(read: Read, language: str) -> None:
     vocabulary = umls(read, languages=(language,), tradenames=False)
 
     assert vocabulary.count_names("language", 9) == {"es": 4}
     assert texts(vocabulary, FEVER) == {"Fiebre del destello", "fiebre centelleante"}
 
 
-def test_several_languages_can_be_named_in_both_ways(read: Read) -> None:
+def test_several_languages_can_be_given_in_both_codes(read: Read) -> None:
     vocabulary = umls(read, languages=("en", "FRE"))
 
     assert vocabulary.count_names("language", 9).keys() == {"en", "fr"}
 
 
-def test_a_language_without_a_known_iso_code_keeps_its_own(read: Read, tmp_path: Path) -> None:
+def test_a_language_without_iso_code_keeps_its_umls_code(read: Read, tmp_path: Path) -> None:
     (tmp_path / "MRCONSO.RRF").write_text(conso_row("C1", "nuqneH", language="TLH"))
 
     vocabulary = umls(read, tmp_path / "MRCONSO.RRF", languages=("tlh",))
@@ -111,30 +111,30 @@ def test_no_two_umls_languages_share_an_iso_code() -> None:
     assert len(set(LANGUAGES.values())) == len(LANGUAGES)
 
 
-def test_a_language_that_is_nowhere_is_refused_by_name(read: Read, tmp_path: Path) -> None:
+def test_a_language_without_names_is_refused(read: Read, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"MRCONSO\.RRF has no name in FIN; `--language all`"):
         umls(read, languages=("en", "fi"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_language_at_all_is_refused() -> None:
+def test_an_empty_list_of_languages_is_refused() -> None:
     with pytest.raises(ConfigError, match="language"):
         RrfSettings(languages=())
 
 
-def test_only_the_sources_asked_for_are_taken(read: Read) -> None:
+def test_only_the_requested_sources_are_kept(read: Read) -> None:
     vocabulary = umls(read, sources=("MSH", "MTH"), tradenames=False)
 
     assert vocabulary.count_names("source", 9) == {"MSH": 2, "MTH": 1}
     assert texts(vocabulary, FEVER) == {"Glimmer Fever", "Glimmer fever"}
 
 
-def test_a_source_that_is_nowhere_is_refused_by_name(read: Read) -> None:
+def test_a_source_without_names_is_refused(read: Read) -> None:
     with pytest.raises(ConfigError, match=r"no name from NOSUCH$"):
         umls(read, sources=("MSH", "NOSUCH"))
 
 
-def test_filters_that_leave_nothing_are_an_error(read: Read, tmp_path: Path) -> None:
+def test_filters_that_match_nothing_are_an_error(read: Read, tmp_path: Path) -> None:
     with pytest.raises(SapbertError, match="is a filter too narrow"):
         umls(read, languages=("fr",), sources=("MSH",))
     assert list(tmp_path.iterdir()) == []
@@ -161,7 +161,7 @@ def test_suppressed_rows_can_be_kept(read: Read) -> None:
     assert "suppressed rows dropped" not in vocabulary.manifest.counts
 
 
-def test_every_row_is_taken_when_nothing_is_filtered(read: Read) -> None:
+def test_without_filters_every_row_is_kept(read: Read) -> None:
     vocabulary = umls(read, languages=("all",), keep_suppressed=True, tradenames=False)
 
     assert vocabulary.manifest.counts["names"] == 24
@@ -186,7 +186,7 @@ def test_a_brand_has_the_names_of_its_drug_but_not_of_other_brands(read: Read) -
     assert texts(vocabulary, "umls:C9000005") == {"Quibril", "bravolin", "Bravolinum"}
 
 
-def test_a_concept_without_names_of_its_own_gets_none_from_a_tradename(read: Read) -> None:
+def test_a_concept_without_other_names_gets_none_from_a_tradename(read: Read) -> None:
     in_english, in_spanish = umls(read), umls(read, languages=("es",))
 
     assert not {"umls:C9000006", "umls:C9999999"} & ids(in_english)
@@ -194,7 +194,7 @@ def test_a_concept_without_names_of_its_own_gets_none_from_a_tradename(read: Rea
     assert texts(in_spanish, DRUG) == {"Nolexa Rápida", "bravolina"}
 
 
-def test_lent_names_are_related_never_preferred_and_keep_language_and_source(read: Read) -> None:
+def test_tradenames_are_related_never_preferred_and_keep_language_and_source(read: Read) -> None:
     names = {(name.text, name.source): name for name in concept(umls(read, languages=("all",)), DRUG).names}
 
     assert names["Nolexa", "RXNORM"].scope == names["Zapfrin Forte", "MMSL"].scope == "related"
@@ -208,7 +208,7 @@ def test_tradename_links_are_counted_once_for_both_directions(read: Read) -> Non
     assert umls(read).manifest.counts["tradename links"] == 5
 
 
-def test_tradenames_can_be_left_apart(read: Read) -> None:
+def test_tradenames_can_be_turned_off(read: Read) -> None:
     vocabulary = umls(read, tradenames=False)
 
     assert texts(vocabulary, DRUG) == {"bravolin", "Bravolinum"}
@@ -233,13 +233,13 @@ def test_a_concept_may_have_no_type(read: Read) -> None:
     assert concept(umls(read), "umls:C9000007").types == ()
 
 
-def test_types_of_concepts_that_are_not_taken_are_left_out(read: Read) -> None:
+def test_types_of_concepts_that_are_not_kept_are_dropped(read: Read) -> None:
     vocabulary = umls(read)
 
     assert set(vocabulary.types.collect()["concept_id"]) <= ids(vocabulary)
 
 
-def test_the_preferred_name_is_the_one_that_mrrank_puts_first(read: Read) -> None:
+def test_the_preferred_name_has_the_highest_rank_in_mrrank(read: Read) -> None:
     vocabulary = umls(read, languages=("all",))
 
     assert preferred(vocabulary, FEVER) == {
@@ -252,11 +252,11 @@ def test_the_preferred_name_is_the_one_that_mrrank_puts_first(read: Read) -> Non
     assert concept(vocabulary, DRUG).preferred_name == "bravolin"
 
 
-def test_flags_decide_where_mrrank_knows_nothing(read: Read) -> None:
+def test_flags_decide_if_mrrank_lacks_the_source(read: Read) -> None:
     assert preferred(umls(read), "umls:C9000007") == {"en": "Velvet palsy"}
 
 
-def test_flags_decide_where_there_is_no_mrrank(read: Read, meta: Path) -> None:
+def test_flags_decide_without_mrrank(read: Read, meta: Path) -> None:
     (meta / "MRRANK.RRF").unlink()
 
     vocabulary = umls(read, meta, languages=("en", "es"))
@@ -279,7 +279,7 @@ def test_a_concept_has_one_preferred_name_in_each_of_its_own_languages(
     assert own.filter("preferred").select(columns).equals(linked.filter("preferred").select(columns))
 
 
-def test_retired_identifiers_lead_to_the_concept_they_became(read: Read) -> None:
+def test_retired_identifiers_are_aliases_of_their_successors(read: Read) -> None:
     vocabulary = umls(read)
 
     assert concept(vocabulary, FEVER).aliases == ("umls:C9000101", "umls:C9000102")
@@ -304,7 +304,7 @@ rows = st.lists(
 
 @given(rows=rows, links=links)
 @settings(max_examples=25)
-def test_names_are_exactly_those_that_a_plain_reading_finds(
+def test_names_equal_those_of_a_plain_implementation(
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[str, str, str, str]],
     links: list[tuple[str, str, str]],
@@ -365,7 +365,7 @@ def test_rxnorm_has_types(read: Read) -> None:
     assert concept(rxnorm(read), "rxcui:9002").types == ("T109", "T121")
 
 
-def test_the_prescribable_subset_does_not_stand_for_all_of_rxnorm(read: Read, tmp_path: Path) -> None:
+def test_the_prescribable_subset_is_not_read_instead_of_rxnorm(read: Read, tmp_path: Path) -> None:
     shutil.make_archive(str(tmp_path / "RxNorm_full_01052026"), "zip", RXNORM)
 
     zipped_release = rxnorm(read, tmp_path / "RxNorm_full_01052026.zip")
@@ -374,7 +374,7 @@ def test_the_prescribable_subset_does_not_stand_for_all_of_rxnorm(read: Read, tm
     assert len(ids(zipped_release)) == 4
 
 
-def test_rxnconso_uses_what_lies_beside_it(read: Read) -> None:
+def test_files_beside_rxnconso_are_read_too(read: Read) -> None:
     assert rxnorm(read, RXNORM / "rrf" / "RXNCONSO.RRF").fingerprint == rxnorm(read).fingerprint
 
 

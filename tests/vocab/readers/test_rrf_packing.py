@@ -124,7 +124,7 @@ PACKINGS = [
 
 
 @pytest.mark.parametrize("pack", PACKINGS)
-def test_however_a_release_is_packed_it_is_the_same_vocabulary(
+def test_every_packing_of_a_release_gives_the_same_vocabulary(
     read: Read, tmp_path: Path, pack: Callable[[Path, Path], Path]
 ) -> None:
     folder = umls(read, languages=("all",))
@@ -161,7 +161,7 @@ def test_the_official_zip_of_mrconso_alone_can_be_read(read: Read, tmp_path: Pat
     assert ids(umls(read, path)) == ids(umls(read))
 
 
-def test_a_subset_deeper_in_the_release_does_not_stand_for_it(read: Read, meta: Path) -> None:
+def test_a_subset_in_a_subfolder_is_not_read_instead_of_the_release(read: Read, meta: Path) -> None:
     (meta / "subset").mkdir()
     (meta / "subset" / "MRCONSO.RRF").write_text(conso_row("C9000001", "Wrong file"))
 
@@ -206,7 +206,7 @@ def test_windows_line_ends_and_a_byte_order_mark_make_no_difference(read: Read, 
 # Bad input
 
 
-def test_a_last_line_that_was_cut_off_is_named(read: Read, meta: Path, tmp_path: Path) -> None:
+def test_a_truncated_last_line_is_reported(read: Read, meta: Path, tmp_path: Path) -> None:
     content = (meta / "MRCONSO.RRF").read_bytes()
     (meta / "MRCONSO.RRF").write_bytes(content[:-40])
 
@@ -215,7 +215,7 @@ def test_a_last_line_that_was_cut_off_is_named(read: Read, meta: Path, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["META"]
 
 
-def test_a_last_line_without_its_newline_is_whole(read: Read, meta: Path) -> None:
+def test_a_last_line_without_newline_is_complete(read: Read, meta: Path) -> None:
     content = (meta / "MRCONSO.RRF").read_bytes()
     (meta / "MRCONSO.RRF").write_bytes(content[:-1])
 
@@ -245,7 +245,7 @@ def test_bad_utf8_is_named_with_its_line(read: Read, meta: Path) -> None:
         umls(read, meta)
 
 
-def test_another_file_of_the_release_is_told_from_mrconso(read: Read) -> None:
+def test_another_file_of_the_release_is_not_read_as_mrconso(read: Read) -> None:
     with pytest.raises(FormatError, match=r"^MRSTY\.RRF:1: expected 18 columns, found 6 \(is this MRCONSO"):
         umls(read, META / "MRSTY.RRF")
 
@@ -258,7 +258,7 @@ def test_a_bad_row_in_a_companion_file_is_named(read: Read, meta: Path) -> None:
         umls(read, meta)
 
 
-def test_a_rank_that_is_no_number_is_named(read: Read, meta: Path) -> None:
+def test_a_rank_that_is_not_a_number_is_reported(read: Read, meta: Path) -> None:
     with open(meta / "MRRANK.RRF", "a") as file:
         file.write("first|MSH|MH|N|\n")
 
@@ -299,7 +299,7 @@ def test_an_empty_mrconso_is_refused(read: Read, tmp_path: Path) -> None:
         umls(read, tmp_path / "MRCONSO.RRF")
 
 
-def test_a_gzip_piece_that_was_cut_off_is_named(read: Read, tmp_path: Path) -> None:
+def test_a_truncated_gzip_piece_is_named(read: Read, tmp_path: Path) -> None:
     for name, content in gzip_pieces(META / "MRCONSO.RRF", 2).items():
         (tmp_path / name).write_bytes(content)
     last = tmp_path / "MRCONSO.RRF.ab.gz"
@@ -309,7 +309,7 @@ def test_a_gzip_piece_that_was_cut_off_is_named(read: Read, tmp_path: Path) -> N
         umls(read, tmp_path)
 
 
-def test_a_name_of_100_kb_and_quotes_in_names_pass_through(read: Read, tmp_path: Path) -> None:
+def test_long_names_and_quotes_are_kept(read: Read, tmp_path: Path) -> None:
     long = "x" * 100_000
     names = [long, '"quoted" name', '5" needle', "comma, tab\tand NUL\0here", "e\u0301"]
     path = tmp_path / "MRCONSO.RRF"

@@ -25,7 +25,7 @@ from tests.conftest import Read
 from tests.vocab.tables import FOLDER, names_of, rows_of, table, written
 
 
-def test_a_long_tsv_has_a_row_a_name_and_its_quotes_are_data(read: Read) -> None:
+def test_a_long_tsv_has_one_row_per_name_and_quotes_are_data(read: Read) -> None:
     vocabulary = table(read, FOLDER / "long.tsv")
 
     assert rows_of(vocabulary) == [
@@ -99,7 +99,7 @@ def test_without_a_preferred_column_the_first_name_in_the_file_is_preferred(
     assert names_of(vocabulary, "ex:2") == ["zebra", "bee"]
 
 
-def test_several_ids_in_a_field_share_the_row(read: Read, tmp_path: Path) -> None:
+def test_a_row_may_have_several_ids(read: Read, tmp_path: Path) -> None:
     vocabulary = table(
         read, written(tmp_path, "t.tsv", "concept_id\tname\nD1|C2\tketamine\n"), TableSettings(prefix="mesh")
     )
@@ -107,7 +107,7 @@ def test_several_ids_in_a_field_share_the_row(read: Read, tmp_path: Path) -> Non
     assert [concept.id for concept in vocabulary.find("Ketamine")] == ["mesh:C2", "mesh:D1"]
 
 
-def test_columns_are_found_by_their_usual_names_in_any_case_or_by_option(read: Read, tmp_path: Path) -> None:
+def test_columns_are_recognized_by_usual_names_or_given_by_options(read: Read, tmp_path: Path) -> None:
     content = "#CUI;STR;LAT;SAB;note\nC1;cold;ENG;XX;frio\nC1;Erkältung;GER;;resfriado\n"
     path = written(tmp_path, "umls.csv", content)
 
@@ -121,9 +121,7 @@ def test_columns_are_found_by_their_usual_names_in_any_case_or_by_option(read: R
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "txt"])
-def test_a_column_that_is_nowhere_is_an_error_that_lists_those_found(
-    suffix: str, read: Read, tmp_path: Path
-) -> None:
+def test_a_missing_column_is_an_error_that_lists_the_columns(suffix: str, read: Read, tmp_path: Path) -> None:
     rows = {"jsonl": '{"wort": 1, "id": "ex:1"}\n', "csv": "wort,id\nx,ex:1\n"}
     path = written(tmp_path, f"t.{suffix}", rows.get(suffix, "wort\tid\nx\tex:1\n"))
 
@@ -148,7 +146,7 @@ def test_a_repeated_header_does_not_shift_columns(read: Read, tmp_path: Path) ->
         {"source": "x", "source_column": "sab"},
     ],
 )
-def test_settings_that_cannot_work_are_refused(wrong: dict[str, str]) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         TableSettings(**wrong)  # type: ignore[arg-type]  # a choice of fields
 

@@ -91,10 +91,10 @@ class Ontology:
             self._refuse()
         obsolete = pl.concat(self._obsolete).unique().to_frame("concept_id")
         nameless = seen.join(obsolete, on="concept_id", how="anti")
-        wanted = (pl.col("rank") > 0) | pl.col("scope").is_in(self._scopes)
+        selected = (pl.col("rank") > 0) | pl.col("scope").is_in(self._scopes)
         while self._names:
             live = self._names.pop(0).join(obsolete, on="concept_id", how="anti", maintain_order="left")
-            names = live.filter(wanted)
+            names = live.filter(selected)
             self._counts["synonyms of other scopes dropped"] += live.height - names.height
             nameless = nameless.join(names, on="concept_id", how="anti")
             self._writer.add(names)

@@ -110,15 +110,15 @@ def _active_names(
 
 
 def _of_languages(names: pl.DataFrame, languages: tuple[str, ...]) -> pl.DataFrame:
-    wanted = {language.lower() for language in languages}
-    if "all" in wanted:
+    requested = {language.lower() for language in languages}
+    if "all" in requested:
         return names
     present = set(names["languageCode"].unique())
-    if unknown := sorted(wanted - present):
+    if unknown := sorted(requested - present):
         raise ConfigError(
             f"the release has no name in {', '.join(unknown)}; it has {', '.join(sorted(present)) or 'none'}"
         )
-    return names.filter(pl.col("languageCode").is_in(wanted))
+    return names.filter(pl.col("languageCode").is_in(requested))
 
 
 def _ranked(

@@ -165,14 +165,14 @@ class _Selection:
     def apply(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, _BlockSummary]:
         """Convert the selected rows of a block to names; called on several threads."""
         unsuppressed = pl.col("SUPPRESS") == "N"
-        wanted = frame.select(
+        flags = frame.select(
             requested=pl.all_horizontal(self._conditions()),
             kept=pl.lit(value=True) if self._settings.keep_suppressed else unsuppressed,
         )
-        kept = wanted["requested"] & wanted["kept"]
+        kept = flags["requested"] & flags["kept"]
         found = _BlockSummary(
             frame.height,
-            (wanted["requested"] & ~wanted["kept"]).arg_true().len(),
+            (flags["requested"] & ~flags["kept"]).arg_true().len(),
             frozenset(frame["LAT"].unique()) if self._missing_languages else frozenset(),
             frozenset(frame["SAB"].unique()) if self._missing_sources else frozenset(),
         )
@@ -192,12 +192,12 @@ class _Selection:
 
     def _conditions(self) -> list[pl.Expr]:
         """Return conditions on language and source."""
-        asked = [pl.lit(value=True)]
+        conditions = [pl.lit(value=True)]
         if self._languages is not None:
-            asked.append(pl.any_horizontal(pl.col("LAT") == language for language in self._languages))
+            conditions.append(pl.any_horizontal(pl.col("LAT") == language for language in self._languages))
         if self._settings.sources:
-            asked.append(pl.col("SAB").is_in(self._settings.sources))
-        return asked
+            conditions.append(pl.col("SAB").is_in(self._settings.sources))
+        return conditions
 
     def record(self, found: _BlockSummary, writer: VocabularyWriter) -> None:
         """Add the summary of a block to the report."""
