@@ -139,7 +139,7 @@ def split_ids(ids: pl.Series) -> pl.Series:
 
 
 def is_nil(ids: pl.Series) -> pl.Series:
-    """Return whether each id stands for "no concept": empty, `-1`, `CUI-less` and the like."""
+    """Return whether each id means "no concept": empty, `-1`, `CUI-less` and the like."""
     return ids.str.strip_chars().str.to_lowercase().is_in(_NIL_IDS)
 
 
@@ -179,9 +179,9 @@ def _label(rows: pl.DataFrame, prefix: str | None) -> pl.DataFrame:
 
 
 def _resolve_in_vocabulary(vocabulary: Vocabulary, ids: Sequence[str]) -> dict[str, list[str]]:
-    given = pl.LazyFrame({"concept_id": ids}, schema={"concept_id": pl.String})
-    concepts = given.join(vocabulary.names, on="concept_id", how="semi")
-    others = given.join(vocabulary.names, on="concept_id", how="anti")
+    gold = pl.LazyFrame({"concept_id": ids}, schema={"concept_id": pl.String})
+    concepts = gold.join(vocabulary.names, on="concept_id", how="semi")
+    others = gold.join(vocabulary.names, on="concept_id", how="anti")
     aliases = others.join(vocabulary.aliases, left_on="concept_id", right_on="alias").select(
         id="concept_id", concept="concept_id_right"
     )

@@ -1,4 +1,4 @@
-"""Keep the hub out of reach and torch to one thread; export each tiny family once."""
+"""Fixtures of the encoder tests: no access to the hub, one torch thread, each tiny model exported once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from sapbert.tokens.pooling import Pooling
 
-# Read when huggingface_hub is imported, which the test modules do after this.
+# Must be set before the test modules import huggingface_hub.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 POOLINGS = {
@@ -22,11 +22,11 @@ POOLINGS = {
     "xlm-roberta": Pooling.FIRST,
     "modernbert": Pooling.NO_SPECIAL,
 }
-"""Exporting takes seconds, so each family shows one pooling."""
+"""Exporting takes seconds, so each model family is exported with one pooling only."""
 
 
 class Exported(NamedTuple):
-    """A tiny encoder in torch, and in ONNX."""
+    """Folders of a tiny encoder: for torch, and exported."""
 
     model: Path
     onnx: Path
@@ -34,7 +34,7 @@ class Exported(NamedTuple):
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tiny models run faster on one thread, and their sums do not depend on how many there are."""
+    """Use one thread: tiny models run faster, and sums do not depend on the number of threads."""
     import torch
 
     before = torch.get_num_threads()
@@ -45,7 +45,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Exported]:
-    """Export a family with its pooling of `POOLINGS` and 60 tokens; to be read only."""
+    """Export a model family with its pooling in `POOLINGS` and 60 tokens; tests must not change the files."""
     from sapbert.encoder.onnx_export.export import export_model
     from tests.encoder.tiny import FAMILIES
 

@@ -77,7 +77,7 @@ def encode(model: PreTrainedModel) -> Tensor:
 
 
 def stir(parameters: list[torch.nn.Parameter]) -> None:
-    """Change fresh parameters as training would, so that nothing is zero any more."""
+    """Change new parameters as training would, so that none is zero."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in parameters:
@@ -128,7 +128,7 @@ def test_adapters_are_submodules_and_rename_no_parameter() -> None:
     assert added == layers | embeddings
 
 
-# What the encoder computes
+# Vectors
 
 
 def test_a_new_adapter_model_gives_exactly_the_vectors_of_its_base(model: PreTrainedModel) -> None:
@@ -331,7 +331,7 @@ def test_adapters_with_other_names_are_refused_and_not_partly_loaded(tmp_path: P
         load_adapters(build(), tmp_path / "other")
 
 
-# Refusals
+# Errors
 
 
 @pytest.mark.parametrize(

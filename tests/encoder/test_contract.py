@@ -1,4 +1,4 @@
-"""What every encoder promises, whatever computes it."""
+"""Properties of every encoder, in torch and in ONNX."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def read_pooling(folder: Path) -> tuple[Pooling | None, int | None]:
 
 def save(folder: Path, base: Path, pooling: Pooling, max_length: int = 7) -> Path:
     model, tokenizer = load_encoder(base)
-    # A call leaves its truncation in the tokenizer, which must not reach the folder.
+    # A call leaves its truncation in the tokenizer; it must not be written to the folder.
     tokenizer(["heart attack fever"], truncation=True, max_length=3)
     save_model(folder, model, tokenizer, pooling=pooling, max_length=max_length, card="# A card\n")
     return folder

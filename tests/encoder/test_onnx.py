@@ -19,7 +19,7 @@ NAMES = ["heart attack", "fever", "", "acute renal failure of the heart"]
 
 @pytest.fixture
 def folder(exported: Callable[[str], Exported], tmp_path: Path) -> Path:
-    """A copy that may be spoiled."""
+    """A copy that a test may damage."""
     return shutil.copytree(exported("bert").onnx, tmp_path / "encoder")
 
 

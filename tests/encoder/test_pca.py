@@ -57,7 +57,7 @@ def test_the_common_part_of_vectors_is_spread_over_all_axes() -> None:
 
 
 def test_axes_do_not_depend_on_the_signs_of_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which of two opposite ones comes back is up to the library, and so to the machine."""
+    """The sign of an eigenvector depends on the library and the machine."""
     vectors, found = drawn(100, 6), np.linalg.eigh
     axes = principal_axes(vectors, 4)
 

@@ -36,7 +36,7 @@ def run(graph: ModelProto, x: NDArray[np.generic]) -> list[Array]:
 
 
 def by_hand(x: Array, weight: Array) -> Array:
-    """The slow way: round each row of `x` and each column of `weight` to 127 levels."""
+    """Round each row of `x` and each column of `weight` to 127 levels, and multiply."""
     result = np.zeros((len(x), weight.shape[1]), np.float32)
     for i, row in enumerate(x):
         for j, column in enumerate(weight.T):
@@ -56,7 +56,7 @@ def test_a_product_is_that_of_rounded_rows_and_columns(
     x, weight = random(seed, rows, inner), random(seed + 1, inner, columns)
     graph = linear(weight)
     quantize(graph)
-    # A number on the border between two levels may be rounded to either.
+    # A number halfway between two levels may be rounded to either.
     border = np.abs(x).max() * np.abs(weight).max() / 127 * 2
     np.testing.assert_allclose(run(graph, x)[0], by_hand(x, weight), atol=border)
     assert np.abs(run(graph, x)[0] - x @ weight).max() <= inner * border

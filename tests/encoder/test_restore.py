@@ -20,7 +20,7 @@ NAMES = ["heart attack", "", "chronic renal failure with fever", "感冒", "neur
 
 
 def without_floats(exported: Path, folder: Path) -> Path:
-    """What a package ships: the integers alone."""
+    """An export with only the int8 variant, as in the package."""
     OnnxEncoder.open(exported, variant="int8").copy_to(folder)
     return folder
 

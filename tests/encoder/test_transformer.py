@@ -53,7 +53,7 @@ def encoder(bert: Path) -> TransformerEncoder:
 
 
 def encode_slowly(encoder: TransformerEncoder, name: str) -> NDArray[np.float32]:
-    """Encode one name by the plainest use of transformers."""
+    """Encode one name with transformers alone."""
     options = {"padding": "max_length"} if encoder.pooling is Pooling.MEAN_ALL else {}
     tokens = encoder.tokenizer(
         [name],

@@ -1,8 +1,8 @@
-"""Random encoders of each family, small enough to build in a test: two layers, 32 wide, no network.
+"""Random encoders of each model family, small enough for tests: two layers, 32 dimensions, no download.
 
     folder = tiny_bert(tmp_path / "bert", words=["heart", "attack", "##s"])
 
-Each is saved as an ordinary Hugging Face folder with a tokenizer of its family that knows the given words.
+Each is saved as a Hugging Face folder with a tokenizer of its family whose vocabulary has the given words.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _save(
         model = kind(config, **without_pooler(kind))
         for parameter in model.parameters():
             if parameter.ndim > 1:
-                # The usual start is so close to zero that all names have nearly the same vector.
+                # With the usual initialization all names have nearly the same vector.
                 torch.nn.init.normal_(parameter, std=0.5)
     with quiet_transformers():
         model.save_pretrained(folder)

@@ -208,7 +208,7 @@ def test_without_ambiguous_names_only_a_concepts_own_names_share_it(tmp_path: Pa
 
 
 def in_memory(names: list[tuple[int, str]]) -> Pairs:
-    """Pairs without a file, of names given as concept and text."""
+    """Make pairs in memory, of names given as concept and text."""
     by_text: dict[str, list[int]] = {}
     for row, (_, text) in enumerate(names):
         by_text.setdefault(text, []).append(row)

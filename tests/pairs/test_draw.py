@@ -50,13 +50,13 @@ def pairs_of(pairs: Pairs) -> set[NamePair]:
 
 
 def homonyms_of(pairs: Pairs) -> dict[str, set[str]]:
-    """Text → the concepts that `pairs` says it names, of the texts it says are ambiguous."""
+    """Return ambiguous text → its concepts, from `pairs.homonyms`."""
     assert np.all(np.diff(pairs.homonyms[:, 0]) > 0)
     groups: dict[int, set[tuple[str, str]]] = {}
     for row, group in pairs.homonyms.tolist():
         concept = pairs.concept_ids[int(pairs.concepts[row])]
         groups.setdefault(group, set()).add((pairs.names[row], concept))
-    # Numbered by their first rows.
+    # Groups are numbered by their first rows.
     assert list(groups) == list(range(len(groups)))
     by_text: dict[str, set[str]] = {}
     for members in groups.values():

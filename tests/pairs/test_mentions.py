@@ -28,7 +28,7 @@ NAMES = {
     "omim:114480": ["BRCA"],
 }
 ALIASES = [("mesh:D1", "mesh:D9001"), ("mesh:D1", "mesh:D2")]
-"""The second says that a concept of its own is another's alias, as careless sources do."""
+"""The second lists a concept of the vocabulary as an alias of another, as some sources do."""
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_the_block_size_makes_no_difference(
 ) -> None:
     pairs = draw(SOME)
     write_reference(pairs, tmp_path / "whole.txt")
-    monkeypatch.setattr(reference, "_PAIRS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(reference, "_PAIRS_PER_BLOCK", at_a_time)
 
     write_reference(pairs, tmp_path / "pieces.txt")
 
@@ -130,7 +130,7 @@ def test_a_failed_write_keeps_the_existing_file(
 ) -> None:
     pairs = draw(SOME)
     (tmp_path / "pairs.txt").write_text("precious")
-    monkeypatch.setattr(reference, "_PAIRS_AT_A_TIME", 1)
+    monkeypatch.setattr(reference, "_PAIRS_PER_BLOCK", 1)
     calls = []
     real = reference._lines
 
@@ -226,7 +226,7 @@ def test_windows_line_ends_a_byte_order_mark_and_gzip_make_no_difference(
     assert packed.manifest.fingerprint == plain.fingerprint
 
 
-# There and back
+# Writing and reading
 
 
 names = st.text(

@@ -12,7 +12,7 @@ from sapbert.pairs.sampling import Ints, draw
 from sapbert.pairs.settings import Languages
 
 Concepts = list[list[int]]
-"""Of each concept the languages of its names, ascending."""
+"""The languages of the names of each concept, ascending."""
 Pair = tuple[int, int]
 
 vocabularies = st.lists(
@@ -47,7 +47,7 @@ def allows(rule: Languages, same_language: bool) -> bool:
 
 
 def offered(vocabulary: Concepts, rule: Languages) -> list[list[Pair]]:
-    """Every pair of each concept that a rule allows, the slow and obvious way."""
+    """List every pair of each concept that a rule allows."""
     concepts, languages = columns(vocabulary)
     return [
         [
@@ -79,7 +79,7 @@ def test_no_names_make_no_pairs() -> None:
 
 
 def test_the_pairs_of_a_fixed_example_never_change() -> None:
-    # Whoever changes the random stream changes everybody's training data: say so in the changelog.
+    # A change of the random numbers changes all training data: announce it in the changelog.
     vocabulary = [[0] * 6, [0, 0], [0, 0, 1, 1, 2], [0] * 9]
 
     assert drawn(vocabulary, limit=4, seed=33) == [
@@ -154,7 +154,7 @@ def test_another_seed_draws_other_pairs(seed: int) -> None:
 def frequencies(
     vocabulary: Concepts, rule: Languages, limit: int, seed: int
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """How often each pair of one concept is drawn, over equal concepts."""
+    """Count how often each pair of a concept is drawn, over many equal concepts."""
     size = len(vocabulary[0])
     counts: dict[Pair, int] = dict.fromkeys(offered(vocabulary[:1], rule)[0], 0)
     for left, right in drawn(vocabulary, rule=rule, limit=limit, seed=seed):
@@ -170,7 +170,7 @@ def test_every_pair_is_drawn_equally_often(rule: Languages, seed: int) -> None:
 
     cells = len(counts)
     expected = concepts * limit / cells
-    # Drawing without repeats makes counts vary less than a multinomial's, which this factor makes up for.
+    # Without replacement, counts vary less than those of a multinomial; the last factor corrects it.
     chi_square = ((counts - expected) ** 2 / expected).sum() * (cells - 1) / (cells - limit)
     degrees = cells - 1
     assert chi_square < degrees + 4 * np.sqrt(2 * degrees)
@@ -196,7 +196,7 @@ def test_pairs_of_a_concept_are_drawn_independently() -> None:
 def test_pairs_reach_every_part_of_a_large_concept() -> None:
     pairs = np.array(drawn([[0] * 30_000], limit=2_000))
 
-    # Without favour, the larger row of a pair lies in the upper half three times in four.
+    # In a uniform sample, the larger row of a pair is in the upper half three times in four.
     assert 0.70 < (pairs[:, 1] >= 15_000).mean() < 0.80
     assert pairs.min() < 100
     assert pairs.max() > 29_900

@@ -1,4 +1,4 @@
-"""Pairs that come more often, or less, by the source of their names."""
+"""Pairs that are drawn more or less often, by the source of their names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(path: Path, rows: list[Row]) -> Vocabulary:
 
 
 def times(pairs: Pairs) -> Counter[tuple[str, ...]]:
-    """Count how often each pair comes."""
+    """Count how often each pair is drawn."""
     texts = pairs.names.span(0, len(pairs.names))
     return Counter(tuple(sorted((texts[left], texts[right]))) for left, right in pairs.pairs)
 
@@ -50,7 +50,7 @@ def draw(tmp_path: Path, rows: list[Row], **weights: float) -> Pairs:
 
 def test_a_pair_is_drawn_as_often_as_the_larger_weight_of_its_names(tmp_path: Path) -> None:
     assert times(draw(tmp_path, ROWS, LAY=3, HGNC=0)) == {
-        # "vomiting" is also from LAY, though MeSH has it too.
+        # "vomiting" is a name of LAY and of MeSH.
         ("emesis", "vomiting"): 3,
         ("emesis", "threw up"): 3,
         ("threw up", "vomiting"): 3,

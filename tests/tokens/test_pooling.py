@@ -11,7 +11,7 @@ from sapbert.tokens.pooling import Pooling, pool
 def pool_slowly(
     hidden: torch.Tensor, attention: list[list[int]], special: list[list[int]], pooling: Pooling
 ) -> torch.Tensor:
-    """Say in loops what each pooling is; an empty name falls back to all its tokens."""
+    """Pool with loops; an empty name falls back to all its tokens."""
     vectors = []
     for row, (seen, added) in enumerate(zip(attention, special, strict=True)):
         real = [place for place, flag in enumerate(seen) if flag]
@@ -28,7 +28,7 @@ def pool_slowly(
 
 
 def masks(lengths: list[int], width: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Make the masks of names of so many own tokens between [CLS] and [SEP]."""
+    """Return the masks of names with the given numbers of tokens between [CLS] and [SEP]."""
     attention = [[1] * (length + 2) + [0] * (width - length - 2) for length in lengths]
     special = [[1] + [0] * length + [1] * (width - length - 1) for length in lengths]
     return attention, special

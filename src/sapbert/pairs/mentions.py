@@ -39,7 +39,9 @@ def pair_mentions(
     """
     inputs = InputReader()
     mentions = read_labelled_mentions(table, inputs, prefix=prefix)
-    labelled = [own for own in resolve_concepts(mentions, in_vocabulary(vocabulary)) if own.concept_ids]
+    labelled = [
+        mention for mention in resolve_concepts(mentions, in_vocabulary(vocabulary)) if mention.concept_ids
+    ]
     if not labelled:
         raise no_known_concept(mentions, vocabulary.path, table=table)
     names = _names(labelled, vocabulary)

@@ -41,16 +41,16 @@ def read_reference(
 ) -> Pairs:
     """Convert the text file at `path` to a pairs artifact at `target` and open it.
 
-    Identifiers without a prefix get `prefix` (`umls` for the reference's own files).
+    Ids without a prefix get `prefix` (`umls` for files of the reference code).
     """
     source = find_table(path)
     rows = _parse(source, inputs, prefix)
     long = pl.concat([rows.select("concept_id", text="left"), rows.select("concept_id", text="right")])
     names = long.unique().sort("concept_id", "text").with_row_index("row")
-    found = rows.join(names.rename({"text": "left", "row": "a"}), on=["concept_id", "left"]).join(
+    numbered = rows.join(names.rename({"text": "left", "row": "a"}), on=["concept_id", "left"]).join(
         names.rename({"text": "right", "row": "b"}), on=["concept_id", "right"]
     )
-    numbers = found.select(left=pl.min_horizontal("a", "b"), right=pl.max_horizontal("a", "b"))
+    numbers = numbered.select(left=pl.min_horizontal("a", "b"), right=pl.max_horizontal("a", "b"))
     with create(target, overwrite=overwrite) as draft:
         with PairsWriter(draft) as writer:
             content = Names.of(names["concept_id"], names["text"])

@@ -1,4 +1,4 @@
-"""Candidates and what is right of them, against loops that look at every name."""
+"""Candidates and their labels, compared with loops over all names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MENTIONS = [
 
 @pytest.fixture
 def label(tmp_path: Path) -> Label:
-    """Write labelled mentions beside a vocabulary: `label(rows, [("heart atack", "x:1")])`."""
+    """Write a dataset of labelled mentions and a vocabulary: `label(rows, [("heart atack", "x:1")])`."""
 
     def make(rows: Sequence[Row] = ROWS, mentions: Sequence[tuple[str, str]] = MENTIONS) -> BiosynDataset:
         table = tmp_path / "train.tsv"
@@ -129,7 +129,7 @@ def test_candidates_are_mixed_as_in_the_original(
 
 
 def oracle(labelled: BiosynDataset, encoder: NgramEncoder, k: int, share: float) -> list[list[int]]:
-    """Look at every name for every mention, one by one."""
+    """Find candidates with a loop over all mentions and names."""
     sklearn = pytest.importorskip("sklearn.feature_extraction.text")
     names = labelled.name_table.folded.span(0, len(labelled.name_table))
     vectorizer = sklearn.TfidfVectorizer(analyzer="char", ngram_range=(1, 2)).fit(names)
@@ -156,7 +156,7 @@ def test_the_search_equals_a_loop_over_all_names(
 ) -> None:
     monkeypatch.setattr(module, "EXACT_SEARCH_LIMIT", exact)
     monkeypatch.setattr(module, "_MENTIONS_PER_BLOCK", 2)
-    monkeypatch.setattr(module, "_ROWS", 3)
+    monkeypatch.setattr(module, "_NAMES_PER_BLOCK", 3)
     labelled, encoder = label(ROWS, [*MENTIONS, ("Chest pain", "x:4"), ("cold", "x:2")]), NgramEncoder(256)
 
     found = CandidateSearch(labelled, tmp_path / "run", 4).search(encoder, share)

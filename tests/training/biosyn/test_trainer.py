@@ -59,7 +59,7 @@ def uninterrupted(labelled: BiosynDataset, tiny_base: Path, tmp_path_factory: py
 
 
 def figures(model: Path) -> list[dict[str, float]]:
-    """All that was measured, but for the speed."""
+    """Return all metrics except the speed."""
     rows = read_metrics(model / "metrics.jsonl")
     return [{name: value for name, value in row.items() if name != "names_per_second"} for row in rows]
 
@@ -185,7 +185,7 @@ def test_an_invalid_sparse_weight_is_refused(uninterrupted: Path, tmp_path: Path
 def test_frozen_names_have_the_vectors_of_the_base_and_no_gradient(
     labelled: BiosynDataset, tiny_base: Path, tmp_path: Path
 ) -> None:
-    """Against a loop over mentions, after the encoder has moved."""
+    """Compared with a loop over mentions, after the encoder has changed."""
     run = biosyn._Biosyn(labelled, str(tiny_base), settings(names="frozen"), CPU, tmp_path / "run")
     run.module.eval()
     [step, *_] = run.steps(0, optimizer(run))

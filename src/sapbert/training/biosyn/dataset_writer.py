@@ -36,7 +36,9 @@ def write_biosyn_dataset(
     with create(target, overwrite=overwrite) as draft:
         (draft.path / ENTRIES).mkdir()
         name_table = write_name_table(vocabulary, draft.path / ENTRIES)
-        labelled = [own for own in resolve_concepts(mentions, name_table.resolve) if own.concept_ids]
+        labelled = [
+            mention for mention in resolve_concepts(mentions, name_table.resolve) if mention.concept_ids
+        ]
         if not labelled:
             raise no_known_concept(mentions, vocabulary.path, table=table)
         _write_mentions(draft.path, name_table, labelled)
