@@ -51,3 +51,11 @@ def test_architecture_lists_every_folder_and_names_only_modules_that_exist() -> 
 def test_readme_and_architecture_stay_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
     assert len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split()) <= 1500
+
+
+def test_the_api_reference_lists_every_public_name() -> None:
+    import sapbert
+
+    text = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    public = [name for name in sapbert.__all__ if not name.startswith("__") and name != "SapbertError"]
+    assert [name for name in public if f":: sapbert.{name}\n" not in text] == []
