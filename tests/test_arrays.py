@@ -51,7 +51,7 @@ def test_invalid_offsets_are_refused(tmp_path: Path, offsets: list[int]) -> None
 def test_long_arrays_are_checked_from_the_first_to_the_last_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
-    monkeypatch.setattr(arrays, "_FEW", 100)
+    monkeypatch.setattr(arrays, "_FULL_CHECK", 100)
     monkeypatch.setattr(arrays, "_PIECE", 10)
     numbers = np.zeros(100_000, np.int32)
     np.save(tmp_path / "whole.npy", numbers)

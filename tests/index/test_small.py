@@ -1,4 +1,4 @@
-"""What makes an index small: fewer dimensions, no inverted names, no encoder; and how long it will take."""
+"""Small indexes: fewer dimensions, no inverted names, no encoder; and the forecast."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROWS: list[Row] = [
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_an_index_of_fewer_dimensions_finds_what_vectors_along_its_axes_find(
+def test_an_index_with_fewer_dimensions_equals_searching_projected_vectors(
     vocabulary_of: MakeVocabulary, tmp_path: Path, kind: Kind
 ) -> None:
     settings = IndexSettings(kind=kind, precision=Precision.FP32, dimensions=12)
@@ -110,7 +110,7 @@ def test_damaged_axes_are_refused(
         encoder_of_index(tmp_path / "index", manifest, NgramEncoder(32))
 
 
-def test_fewer_dimensions_are_made_from_full_vectors_of_an_older_index(
+def test_an_update_projects_the_full_vectors_of_the_older_index(
     vocabulary_of: MakeVocabulary, tmp_path: Path
 ) -> None:
     small = IndexSettings(kind=Kind.FLAT, precision=Precision.INT8, dimensions=12)
@@ -129,7 +129,9 @@ def test_fewer_dimensions_are_made_from_full_vectors_of_an_older_index(
 
 
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.INT4])
-def test_an_update_keeps_axes(vocabulary_of: MakeVocabulary, tmp_path: Path, precision: Precision) -> None:
+def test_an_update_keeps_the_projection(
+    vocabulary_of: MakeVocabulary, tmp_path: Path, precision: Precision
+) -> None:
     settings = IndexSettings(kind=Kind.FLAT, precision=precision, dimensions=12)
     build_index(vocabulary_of(ROWS), NgramEncoder(32), tmp_path / "old", settings)
     encoder = NgramEncoder(32)
@@ -147,7 +149,7 @@ def test_an_update_keeps_axes(vocabulary_of: MakeVocabulary, tmp_path: Path, pre
 
 
 @pytest.mark.parametrize(("precision", "before"), [(Precision.INT8, None), (Precision.FP32, 14)])
-def test_dimensions_that_an_older_index_does_not_have_are_refused(
+def test_an_update_cannot_increase_the_dimensions(
     vocabulary_of: MakeVocabulary, tmp_path: Path, precision: Precision, before: int | None
 ) -> None:
     vocabulary = vocabulary_of(ROWS)
@@ -159,19 +161,19 @@ def test_dimensions_that_an_older_index_does_not_have_are_refused(
         build_index(vocabulary, NgramEncoder(32), tmp_path / "new", new, update=tmp_path / "old")
 
 
-def test_dimensions_must_be_some() -> None:
+def test_dimensions_must_be_positive() -> None:
     with pytest.raises(ConfigError, match="at least 1, got 0"):
         IndexSettings(dimensions=0)
 
 
-def test_dimensions_that_an_encoder_has_not_are_refused(
+def test_more_dimensions_than_the_encoder_has_are_refused(
     vocabulary_of: MakeVocabulary, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="has only 32 dimensions, got dimensions=33"):
         build_index(vocabulary_of(ROWS), NgramEncoder(32), tmp_path / "index", IndexSettings(dimensions=33))
 
 
-def test_odd_dimensions_of_four_bits_are_refused_before_any_is_encoded(
+def test_odd_dimensions_in_int4_are_refused_before_encoding(
     vocabulary_of: MakeVocabulary, tmp_path: Path
 ) -> None:
     encoder, settings = NgramEncoder(32), IndexSettings(dimensions=5, precision=Precision.INT4)
@@ -181,9 +183,7 @@ def test_odd_dimensions_of_four_bits_are_refused_before_any_is_encoded(
     assert not run_folder(tmp_path / "index").exists()
 
 
-def test_an_encoder_that_gives_no_numbers_makes_no_axes(
-    vocabulary_of: MakeVocabulary, tmp_path: Path
-) -> None:
+def test_an_encoder_that_returns_nan_is_refused(vocabulary_of: MakeVocabulary, tmp_path: Path) -> None:
     class Broken(NgramEncoder):
         def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
             return np.full((len(names), 32), np.nan, np.float32)
@@ -196,45 +196,45 @@ def killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_chunks_of_other_dimensions_or_names_are_not_gone_on_with(
+def test_a_build_is_not_resumed_with_other_dimensions_or_names(
     vocabulary_of: MakeVocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_module, "_measure", killed)
     vocabulary = vocabulary_of(ROWS)
+    small = IndexSettings(dimensions=4)
     for settings in (IndexSettings(), IndexSettings(dimensions=12), IndexSettings(inverted=False)):
         with pytest.raises(KeyboardInterrupt):
-            build_index(vocabulary, NgramEncoder(32), tmp_path / "index", settings)
+            build_index(vocabulary, NgramEncoder(32), tmp_path / "index", settings, overwrite=True)
+        with pytest.raises(ConfigError, match="contains a build with other inputs"):
+            build_index(vocabulary, NgramEncoder(32), tmp_path / "index", small, resume=True)
     monkeypatch.undo()
 
-    build_index(vocabulary, NgramEncoder(32), tmp_path / "index", IndexSettings(dimensions=4))
+    build_index(vocabulary, NgramEncoder(32), tmp_path / "index", small, overwrite=True)
 
     index, name_table, _ = open_index(tmp_path / "index")
     assert (index.dimension, len(name_table)) == (4, 8)
 
 
-@pytest.mark.parametrize(("turned", "encoded"), [(False, 16), (True, 24)])
-def test_chunks_along_other_axes_are_not_gone_on_with(
-    vocabulary_of: MakeVocabulary,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    turned: bool,
-    encoded: int,
+def test_a_build_is_not_resumed_with_another_projection(
+    vocabulary_of: MakeVocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vocabulary, settings = vocabulary_of(ROWS), IndexSettings(dimensions=4)
     monkeypatch.setattr(build_module, "_measure", killed)
     with pytest.raises(KeyboardInterrupt):
         build_index(vocabulary, NgramEncoder(32), tmp_path / "index", settings)
     monkeypatch.undo()
-    if turned:
-        monkeypatch.setattr(build_module, "principal_axes", lambda *told: -principal_axes(*told))
+    with monkeypatch.context() as patch:
+        patch.setattr(build_module, "principal_axes", lambda *arguments: -principal_axes(*arguments))
+        with pytest.raises(ConfigError, match="contains a build with other inputs: axes was"):
+            build_index(vocabulary, NgramEncoder(32), tmp_path / "index", settings, resume=True)
     encoder = NgramEncoder(32)
 
-    build_index(vocabulary, encoder, tmp_path / "index", settings)
+    build_index(vocabulary, encoder, tmp_path / "index", settings, resume=True)
 
-    assert len(encoder.encoded) == encoded
+    assert len(encoder.encoded) == 16
 
 
-def test_inverted_names_are_left_out_where_the_same_words_stand_without_a_comma(
+def test_inverted_names_are_left_out_if_the_concept_has_the_name_without_comma(
     vocabulary_of: MakeVocabulary, tmp_path: Path
 ) -> None:
     name_table = write_name_table(vocabulary_of(ROWS), tmp_path, inverted=False)
@@ -259,7 +259,7 @@ words = st.lists(st.sampled_from(["a", "b", "c,", "d-e", "F"]), min_size=1, max_
 
 
 @given(st.lists(st.tuples(st.sampled_from(["x:1", "x:2"]), words), min_size=1, max_size=12))
-def test_every_concept_keeps_each_of_its_bags_of_words(
+def test_leaving_out_inverted_names_loses_no_set_of_words(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("inverted")
@@ -284,7 +284,7 @@ def test_every_concept_keeps_each_of_its_bags_of_words(
     assert found[True] == found[False]
 
 
-def test_an_index_may_leave_its_encoder_elsewhere(vocabulary_of: MakeVocabulary, tmp_path: Path) -> None:
+def test_an_index_may_be_built_without_its_encoder(vocabulary_of: MakeVocabulary, tmp_path: Path) -> None:
     build_index(vocabulary_of(ROWS), NgramEncoder(), tmp_path / "index", IndexSettings(), carry_encoder=False)
 
     _, _, manifest = open_index(tmp_path / "index")
@@ -292,30 +292,31 @@ def test_an_index_may_leave_its_encoder_elsewhere(vocabulary_of: MakeVocabulary,
     assert manifest.inputs["encoder"] == {"fingerprint": "trigrams-32"}
 
 
-def test_how_many_names_are_to_be_encoded_is_told_before(
+def test_the_forecast_is_reported_before_encoding(
     vocabulary_of: MakeVocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_module, "ROWS_PER_CHUNK", 5)
     ticks = iter([10.0, 12.0, 20.0, 22.0])
     monkeypatch.setattr(build_module, "perf_counter", lambda: next(ticks))
-    told: list[tuple[int, float]] = []
+    forecasts: list[tuple[int, float]] = []
 
     def stop_after_a_chunk(_name: str, done: int, _total: int) -> None:
         if done > 5:
             raise KeyboardInterrupt
 
-    def build(progress: object = None) -> None:
+    def build(progress: object = None, *, resume: bool = False) -> None:
         build_index(
             vocabulary_of(ROWS),
             NgramEncoder(),
             tmp_path / "index",
             IndexSettings(),
+            resume=resume,
             progress=progress or (lambda *_: None),  # type: ignore[arg-type]
-            on_forecast=lambda names, rate: told.append((names, rate)),
+            on_forecast=lambda names, rate: forecasts.append((names, rate)),
         )
 
     with pytest.raises(KeyboardInterrupt):
         build(stop_after_a_chunk)
-    build()
+    build(resume=True)
 
-    assert told == [(8, 4.0), (3, 4.0)]
+    assert forecasts == [(8, 4.0), (3, 4.0)]

@@ -1,4 +1,4 @@
-"""Names by spelling, held to scikit-learn."""
+"""Search by character n-grams, compared with scikit-learn."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cosines(names: list[str], mentions: list[str], longest: int = 2) -> NDArray[
     return product
 
 
-def test_the_name_spelled_most_alike_comes_first(tmp_path: Path) -> None:
+def test_the_name_with_the_most_similar_spelling_is_first(tmp_path: Path) -> None:
     scores, rows = build(NAMES, tmp_path).search(["heart attacks"], 2)
 
     assert rows[0, 0] == 1
@@ -100,16 +100,14 @@ def test_blocks_and_batches_change_nothing(tmp_path: Path, monkeypatch: pytest.M
     np.testing.assert_array_equal(pieces[1], whole[1])
 
 
-def test_equal_names_across_blocks_come_in_order_of_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_scores_across_blocks_are_in_row_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse, "_ROWS", 2)
     index = build(["ab", "ba", "ab", "ab", "ab"], tmp_path)
 
     assert index.search(["ab"], 3)[1].tolist() == [[0, 2, 3]]
 
 
-def test_only_allowed_rows_are_found(tmp_path: Path) -> None:
+def test_only_allowed_rows_are_returned(tmp_path: Path) -> None:
     allowed = np.array([True, False, False, True])
 
     _, rows = build(NAMES, tmp_path).search(["heart attack"], 4, allowed=allowed)
@@ -117,20 +115,20 @@ def test_only_allowed_rows_are_found(tmp_path: Path) -> None:
     assert set(rows[0].tolist()) == {0, 3, -1}
 
 
-def test_a_row_that_is_none_has_cosine_zero(tmp_path: Path) -> None:
+def test_a_missing_row_has_cosine_zero(tmp_path: Path) -> None:
     scores = build(NAMES, tmp_path).compare(["heart attack"], np.array([[1, -1]]))
 
     np.testing.assert_allclose(scores, [[1, 0]], atol=1e-6)
 
 
-def test_an_empty_vocabulary_and_no_mentions_are_no_error(tmp_path: Path) -> None:
+def test_an_empty_vocabulary_and_no_mentions_are_accepted(tmp_path: Path) -> None:
     empty = build([], tmp_path / "empty")
 
     assert empty.search(["heart"], 2)[1].tolist() == [[-1, -1]]
     assert build(NAMES, tmp_path / "full").search([], 2)[1].shape == (0, 2)
 
 
-def test_a_name_that_repeats_itself_endlessly_is_still_a_name(tmp_path: Path) -> None:
+def test_counts_above_the_limit_are_clipped(tmp_path: Path) -> None:
     index = build(["a" * 100_000, "b"], tmp_path)
 
     scores, rows = index.search(["aaa", "a" * 1_000_000], 1)

@@ -112,7 +112,7 @@ def test_the_same_disease_of_three_vocabularies_becomes_one_concept(tmp_path: Pa
     assert merged.manifest.inputs["xrefs.tsv"]["bytes"] == (tmp_path / "xrefs.tsv").stat().st_size
 
 
-def test_equal_ids_and_aliases_are_one_concept_without_any_reference(tmp_path: Path) -> None:
+def test_equal_ids_and_aliases_are_joined_without_references(tmp_path: Path) -> None:
     old = vocabulary(tmp_path, "old", [("mondo:1", "one"), ("mondo:2", "two"), ("mondo:3", "three")])
     new = vocabulary(
         tmp_path, "new", [("mondo:1", "uno"), ("mondo:4", "due")], aliases=[("mondo:4", "mondo:2")]
@@ -136,7 +136,7 @@ def test_an_alias_of_two_concepts_joins_nothing(tmp_path: Path) -> None:
     assert ids(merged) == ["ex:0", "ex:1", "ex:2"]
 
 
-def test_a_reference_to_something_broader_does_not_join_its_kinds(tmp_path: Path) -> None:
+def test_references_to_a_broader_concept_join_nothing(tmp_path: Path) -> None:
     mesh = vocabulary(tmp_path, "mesh", [("mesh:D1", "Heart Failure"), ("mesh:D2", "Edema")])
     hpo = vocabulary(
         tmp_path, "hpo", [("hp:1", "left heart failure"), ("hp:2", "right heart failure"), ("hp:3", "oedema")]
@@ -155,7 +155,7 @@ def test_a_reference_to_something_broader_does_not_join_its_kinds(tmp_path: Path
     assert (concept.id, concept.preferred_name) == ("hp:1", "left heart failure")
 
 
-def test_a_doubtful_cluster_is_joined_by_references_between_concepts_only(tmp_path: Path) -> None:
+def test_an_ambiguous_cluster_is_joined_by_direct_references_only(tmp_path: Path) -> None:
     """Two diseases, each referred to directly, whose third ids cross (DOID has a wrong UMLS id)."""
     mondo = vocabulary(tmp_path, "mondo", [("mondo:1", "a"), ("mondo:2", "b")])
     doid = vocabulary(tmp_path, "doid", [("doid:1", "A"), ("doid:2", "B")])
@@ -167,7 +167,7 @@ def test_a_doubtful_cluster_is_joined_by_references_between_concepts_only(tmp_pa
     assert (dict(report.sizes), report.retried, report.refused) == ({2: 2}, 1, 0)
 
 
-def test_what_stays_doubtful_is_left_apart_and_reported(tmp_path: Path) -> None:
+def test_a_cluster_that_stays_ambiguous_is_refused_and_reported(tmp_path: Path) -> None:
     mondo = vocabulary(tmp_path, "mondo", [("mondo:1", "a"), ("mondo:2", "b")])
     doid = vocabulary(tmp_path, "doid", [("doid:1", "A")])
     mesh = vocabulary(tmp_path, "mesh", [("mesh:D1", "AB")])
@@ -180,7 +180,7 @@ def test_what_stays_doubtful_is_left_apart_and_reported(tmp_path: Path) -> None:
     assert report.largest_refused == ("doid:1", "mesh:D1", "mondo:1", "mondo:2")
 
 
-def test_a_cluster_over_the_cap_is_left_apart(tmp_path: Path) -> None:
+def test_a_cluster_above_the_limit_is_refused(tmp_path: Path) -> None:
     parts = [vocabulary(tmp_path, f"v{i}", [(f"v{i}:1", f"name {i}")]) for i in range(4)]
     links = xref_file(tmp_path, [(f"v{i}:1", f"v{i + 1}:1") for i in range(3)])
 
@@ -191,7 +191,7 @@ def test_a_cluster_over_the_cap_is_left_apart(tmp_path: Path) -> None:
     assert ids(joined) == ["v0:1"]
 
 
-def test_a_vocabulary_may_bring_the_references(tmp_path: Path) -> None:
+def test_references_can_be_taken_from_a_vocabulary(tmp_path: Path) -> None:
     mondo = vocabulary(tmp_path, "mondo", [("mondo:1", "a")], xrefs=[("mondo:1", "mesh:D1")])
     mesh = vocabulary(tmp_path, "mesh", [("mesh:D1", "A")])
 
@@ -199,7 +199,7 @@ def test_a_vocabulary_may_bring_the_references(tmp_path: Path) -> None:
     assert ids(merge(tmp_path, [mesh, mondo], [mondo.path], name="joined")[0]) == ["mesh:D1"]
 
 
-def test_vocabularies_of_one_name_are_both_in_the_provenance(tmp_path: Path) -> None:
+def test_inputs_with_equal_names_are_both_in_the_manifest(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
     first = vocabulary(tmp_path / "a", "mondo", [("mondo:1", "a")])
@@ -213,7 +213,7 @@ def test_vocabularies_of_one_name_are_both_in_the_provenance(tmp_path: Path) -> 
     }
 
 
-def test_names_stay_whole_over_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_works_over_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sapbert.vocab.writer.ROWS_PER_PART", 3)
     left = vocabulary(
         tmp_path, "left", [(f"ex:{i:02}", f"{n} of {i}") for i in range(0, 20, 2) for n in "ab"]
@@ -253,7 +253,7 @@ def test_bad_references_can_be_skipped(tmp_path: Path) -> None:
     assert merged.manifest.counts["bad rows skipped"] == 1
 
 
-def test_a_cap_below_two_is_refused() -> None:
+def test_a_cluster_limit_below_two_is_refused() -> None:
     with pytest.raises(ConfigError, match="max_cluster is at least 2"):
         MergeSettings(max_cluster=1)
 
@@ -276,7 +276,7 @@ def union_find(total: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
 
 
 @given(edges)
-def test_connected_labels_are_those_of_union_find(pairs: list[tuple[int, int]]) -> None:
+def test_connected_components_equal_union_find(pairs: list[tuple[int, int]]) -> None:
     assert connected(12, *ends(pairs)).tolist() == union_find(12, pairs)
 
 
@@ -286,7 +286,7 @@ def test_connected_takes_few_rounds_for_a_long_path() -> None:
 
 
 @given(edges, st.lists(st.integers(0, 3), min_size=12, max_size=12))
-def test_one_to_one_edges_have_no_rival_at_either_end(
+def test_one_to_one_edges_are_the_only_ones_at_both_ends(
     pairs: list[tuple[int, int]], spaces: list[int]
 ) -> None:
     undirected = sorted({(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]})
@@ -312,7 +312,7 @@ def test_one_to_one_edges_have_no_rival_at_either_end(
     st.sampled_from(["one-to-one", "any"]),
     st.integers(2, 5),
 )
-def test_clusters_keep_their_promises(
+def test_clusters_have_their_stated_properties(
     pairs: list[tuple[int, int]],
     alike: list[tuple[int, int]],
     spaces: list[int],
@@ -354,7 +354,7 @@ def test_clusters_keep_their_promises(
     ),
     st.lists(st.tuples(*[st.sampled_from(["a:1", "a:2", "b:1", "b:2", "c:1", "d:1"])] * 2), max_size=5),
 )
-def test_merging_loses_no_name_and_every_id_stays_findable(
+def test_merging_keeps_every_name_and_every_id_is_found(
     contents: list[list[tuple[str, str]]], links: list[tuple[str, str]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -375,7 +375,7 @@ def test_merging_loses_no_name_and_every_id_stays_findable(
         assert again.fingerprint == merged.fingerprint
 
 
-def test_real_disease_vocabularies_join_what_is_the_same(shared_data: Path, tmp_path: Path) -> None:
+def test_real_disease_vocabularies_are_joined_correctly(shared_data: Path, tmp_path: Path) -> None:
     folder = shared_data / "vocabularies"
     parts = []
     for name in ("mesh_descriptors", "mondo", "doid", "hpo_2025-01"):

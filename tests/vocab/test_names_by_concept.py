@@ -42,13 +42,13 @@ def test_concepts_without_names_are_dropped(names: list[Row]) -> None:
 
 @given(rows.filter(bool), st.lists(st.integers(0, 20), max_size=4), st.integers(1, 8))
 def test_pieces_are_regrouped_so_that_no_concept_is_split(
-    names: list[Row], cuts: list[int], rows_a_part: int
+    names: list[Row], cuts: list[int], rows_per_part: int
 ) -> None:
     names = sorted(names)
     bounds = sorted({0, len(names), *(cut for cut in cuts if cut < len(names))})
     pieces = [NamesByConcept.of(frame(names[start:stop])) for start, stop in pairwise(bounds)]
     assert table(NamesByConcept.concat(pieces)) == names
-    parts = list(regroup_by_concept(pieces, rows_a_part))
+    parts = list(regroup_by_concept(pieces, rows_per_part))
     assert [row for part in parts for row in table(part)] == names
     assert [own for part in parts for own in part.ids] == sorted({row[0] for row in names})
 

@@ -37,7 +37,7 @@ def test_a_concept_is_found_by_an_alias(vocabulary: Vocabulary) -> None:
 
 
 @pytest.mark.parametrize("id", ["ex:9", "old:8", "ex:", "ex", "", "Moon cough", "mesh:D1"])
-def test_what_is_not_there_is_not_found(vocabulary: Vocabulary, id: str) -> None:
+def test_unknown_ids_and_names_are_not_found(vocabulary: Vocabulary, id: str) -> None:
     assert vocabulary.concept(id) is None
 
 
@@ -48,7 +48,7 @@ def test_an_id_that_is_also_an_alias_is_its_own_concept(tmp_path: Path) -> None:
     assert concept.id == "ex:2"
 
 
-def test_an_id_that_is_no_canonical_curie_is_found_by_name_and_alias(tmp_path: Path) -> None:
+def test_a_concept_whose_id_is_not_canonical_is_found_by_name_and_alias(tmp_path: Path) -> None:
     names: list[NameRow] = [("MESH:D1", "Moon cough", 1, "en", "", "exact")]
     vocabulary = write(tmp_path / "v", Content(names, aliases=[("MESH:D1", "mesh:D1")]))
     concept = vocabulary.concept("mesh:D1")
@@ -66,13 +66,13 @@ def test_concepts_are_found_by_any_spelling_of_a_name(tmp_path: Path) -> None:
     assert vocabulary.find("") == []
 
 
-def test_what_is_most_frequent_is_counted(vocabulary: Vocabulary) -> None:
+def test_the_most_frequent_values_are_counted(vocabulary: Vocabulary) -> None:
     assert vocabulary.count_names("language", 5) == {"en": 4, "de": 1}
     assert list(vocabulary.count_names("source", 2).items()) == [("A", 2), ("B", 2)]
     assert vocabulary.count_types(9) == {"T047": 1, "T184": 1}
 
 
-def test_a_stray_file_is_no_part_of_a_table(vocabulary: Vocabulary) -> None:
+def test_a_stray_file_is_not_part_of_a_table(vocabulary: Vocabulary) -> None:
     (part,) = vocabulary.parts()
     part.with_name("00001.parquet").write_bytes(part.read_bytes())
     again = Vocabulary.open(vocabulary.path)

@@ -205,10 +205,10 @@ def shuffled_into_pieces(content: Content, data: st.DataObject) -> list[Content]
 @given(contents, st.data(), st.integers(1, 9), st.sampled_from([0, 200, module.SPOOL_MEMORY_BYTES]))
 @settings(max_examples=40)
 def test_tables_equal_a_plain_implementation_for_any_order_and_pieces(
-    content: Content, data: st.DataObject, rows_a_part: int, held: int
+    content: Content, data: st.DataObject, rows_per_part: int, held: int
 ) -> None:
     names = expected_names(content)
-    with tempfile.TemporaryDirectory() as folder, parts_of(rows_a_part, held):
+    with tempfile.TemporaryDirectory() as folder, parts_of(rows_per_part, held):
         if not names:
             with pytest.raises(SapbertError, match="no names to write"):
                 write(Path(folder) / "v", content)
