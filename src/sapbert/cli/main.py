@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -51,6 +53,11 @@ class _LazyCommands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # signature of TyperGroup
         return _load_command(cmd_name) if cmd_name in self.commands else None
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # signature of TyperGroup
+        """List the commands of --help without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _summary(name)) for name in self.commands])
+
 
 @cache
 def _load_command(name: str) -> Any:
@@ -62,6 +69,17 @@ def _load_command(name: str) -> Any:
     else:
         parent.command(name, cls=GroupedCommand)(getattr(module, name))
     return get_group(parent).commands[name]
+
+
+def _summary(name: str) -> str:
+    """Read the first line of a command's help from the source of its module."""
+    source = Path(__file__).parent / _COMMANDS[name] / f"{name}.py"
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return str(ast.get_docstring(node)).partition("\n")[0]
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "command_group":
+            return str(ast.literal_eval(node.args[0]))
+    raise LookupError(name)
 
 
 app = typer.Typer(

@@ -101,7 +101,7 @@ def test_wrong_options_are_refused_in_one_line(sapbert: Sapbert, vocabulary: Pat
 
     assert "none: no such folder" in refused(sapbert(*ask))
     assert "did you mean 'candidates'?" in refused(sapbert(*ask, "--recipe", tmp_path / "r.toml"))
-    assert "dense_share is a share" in refused(sapbert(*ask, "--dense-share", 2))
+    assert "dense_share must be a fraction" in refused(sapbert(*ask, "--dense-share", 2))
     mentions.write_text(MENTIONS.replace("x:", "y:"))
     assert "no mention has a concept of" in refused(sapbert(*ask))
     assert not out.exists()

@@ -171,7 +171,7 @@ def test_wrong_options_are_refused_in_one_line(sapbert: Sapbert, made: Path, tmp
         sapbert("export", made / "model", "--pooling", "cls", "-o", out)
     )
     link = ("link", "--index", made / "index", "ill")
-    assert "export it first" in refused(sapbert(*link, "--reranker", made / "model"))
+    assert "is not exported; run: sapbert export" in refused(sapbert(*link, "--reranker", made / "model"))
     assert "no such file" in refused(sapbert(*link, "--reranker", tmp_path / "none"))
     assert "no column 'note'" in refused(
         sapbert(*link, "--reranker", f"{HERE}:ByContext", "--context-column", "note")
