@@ -14,7 +14,7 @@ run: $(BIN)/sapbert ## link some mentions to MeSH with the bundled encoder and i
 	$(BIN)/sapbert link "heart attack" "HCQ" "high blood sugar" -k 2 --format table
 
 test: .venv/.dev ## run the tests
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 check: .venv/.dev ## lint, types and layers
 	$(BIN)/ruff check .

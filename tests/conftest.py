@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).parent / "golden"
 
-# How long a test takes depends on what else the machine does.
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
+# No deadline: the duration of a test depends on what else the machine does. For a longer search run
+# HYPOTHESIS_PROFILE=thorough make test.
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=40)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 class Read(Protocol):
