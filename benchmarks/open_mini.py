@@ -17,7 +17,7 @@ from pathlib import Path
 
 from results import write_results
 from sapbert.cache import cache_folder
-from sapbert.cli.encoders import open_encoder
+from sapbert.encoder.open import open_encoder
 from sapbert.evaluation.benchmarks.loader import open_evaluation_set
 from sapbert.evaluation.metrics import compute_metrics
 from sapbert.evaluation.rankers import EncoderRanker, HybridRanker, RankerFactory

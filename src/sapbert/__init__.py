@@ -1,7 +1,23 @@
 """From any biomedical vocabulary to a working entity linker.
 
-Names are imported when first used, so that `import sapbert` costs nothing and
-`import sapbert.training` works where polars is not installed.
+One function per stage; each is also a command of the same name (`sapbert pairs` is `draw_pairs`, `sapbert
+index` is `build_index`):
+
+    read         a vocabulary from its publisher's files
+    merge        several vocabularies by their cross-references
+    draw_pairs   synonym pairs from a vocabulary
+    train        an encoder on pairs, by self-alignment (SapBERT)
+    export       an encoder to ONNX, to run without torch
+    build_index  an index of a vocabulary's names
+    link         mentions to concepts
+    evaluate     an encoder or a baseline on a benchmark
+    compare      two evaluations
+
+    >>> import sapbert
+    >>> print(sapbert.link("heart attack", k=1))
+    mesh:D009203  Myocardial Infarction  (exact: Heart Attack, score 1.000, confidence 0.98)
+
+Each name is imported when it is first used: `import sapbert` loads no other package.
 """
 
 from __future__ import annotations
@@ -13,39 +29,74 @@ from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
 if TYPE_CHECKING:
+    from sapbert.api import build_index, compare, draw_pairs, evaluate, export, link, merge, read, train
+    from sapbert.index.settings import IndexSettings
+    from sapbert.linking.answer import Answer
     from sapbert.linking.candidate import NIL, Candidate
     from sapbert.linking.linker import Linker
     from sapbert.linking.settings import LinkSettings
-    from sapbert.linking.shortcut import link
     from sapbert.pairs.artifact import Pairs
+    from sapbert.pairs.settings import PairSettings
+    from sapbert.training.settings import TrainSettings
+    from sapbert.vocab.settings import MergeSettings
     from sapbert.vocab.vocabulary import Concept, Vocabulary
 
 __all__ = [
     "NIL",
+    "Answer",
     "Candidate",
     "Concept",
+    "IndexSettings",
     "LinkSettings",
     "Linker",
+    "MergeSettings",
+    "PairSettings",
     "Pairs",
     "SapbertError",
+    "TrainSettings",
     "Vocabulary",
     "__version__",
+    "build_index",
+    "compare",
+    "draw_pairs",
+    "evaluate",
+    "export",
     "link",
+    "merge",
+    "read",
+    "train",
 ]
 
-_HOME = {
-    "NIL": "sapbert.linking.candidate",
-    "Candidate": "sapbert.linking.candidate",
-    "Concept": "sapbert.vocab.vocabulary",
-    "LinkSettings": "sapbert.linking.settings",
-    "Linker": "sapbert.linking.linker",
-    "Pairs": "sapbert.pairs.artifact",
-    "Vocabulary": "sapbert.vocab.vocabulary",
-    "link": "sapbert.linking.shortcut",
+_MODULES = {
+    "NIL": "linking.candidate",
+    "Answer": "linking.answer",
+    "Candidate": "linking.candidate",
+    "Concept": "vocab.vocabulary",
+    "IndexSettings": "index.settings",
+    "LinkSettings": "linking.settings",
+    "Linker": "linking.linker",
+    "MergeSettings": "vocab.settings",
+    "PairSettings": "pairs.settings",
+    "Pairs": "pairs.artifact",
+    "TrainSettings": "training.settings",
+    "Vocabulary": "vocab.vocabulary",
+    "build_index": "api",
+    "compare": "api",
+    "draw_pairs": "api",
+    "evaluate": "api",
+    "export": "api",
+    "link": "api",
+    "merge": "api",
+    "read": "api",
+    "train": "api",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'sapbert' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(f"sapbert.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

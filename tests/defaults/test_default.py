@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import sapbert as package
+from sapbert import api
 from sapbert.defaults import VARIABLE, is_default, resolve_default
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError
-from sapbert.linking import shortcut
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import LinkSettings
 from tests.cli.conftest import Sapbert, left_in, one_json, refused, sapbert
@@ -28,7 +28,7 @@ __all__ = ["sapbert"]
 @pytest.fixture(autouse=True)
 def forgotten() -> None:
     """Let each test open the default anew."""
-    shortcut._default_linker.cache_clear()
+    api._opened.cache_clear()
 
 
 def test_mentions_alone_are_linked_with_confidence(sapbert: Sapbert, home: Path) -> None:
@@ -56,8 +56,8 @@ def test_python_needs_one_line(home: Path) -> None:
     )
     assert "confidence" not in second
     assert str(package.link("")) == "NIL"
-    with pytest.raises(TypeError, match=r"several: sapbert\.Linker\.open\(\)\.link"):
-        package.link(["heart attack"])  # type: ignore[arg-type]  # what a hurried user does
+    several = package.link(["Heart attack", ""], k=2)
+    assert several == [answer, ()]
 
 
 def test_neither_torch_nor_polars_is_needed(home: Path) -> None:

@@ -131,7 +131,7 @@ def test_vocabularies_are_merged_and_the_lexicon_stays_separate(script: ModuleTy
     joined, lay = merged.concept("mondo:0005068"), merged.concept("lay:myocardial_infarction")
     assert joined is not None
     assert lay is not None
-    assert joined.id == "mesh:D009203"
+    assert joined.concept_id == "mesh:D009203"
     assert {name.text for name in joined.names} >= {"Heart Attack acute", "coronary event"}
     assert {name.text for name in lay.names} == {"myocardial infarction", "my heart gave out", "widow maker"}
 

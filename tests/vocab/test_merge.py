@@ -95,7 +95,7 @@ def test_the_same_disease_of_three_vocabularies_becomes_one_concept(tmp_path: Pa
 
     concept = merged.concept("ORPHA:7")
     assert concept is not None
-    assert concept.id == "mesh:D1"
+    assert concept.concept_id == "mesh:D1"
     assert [(name.text, name.source) for name in concept.names if name.preferred] == [("Tin Ear", "mesh")]
     assert {(name.text, name.source) for name in concept.names} == {
         ("Tin Ear", "mesh"), ("Ear, Tin", "mesh"), ("tin ear", "mondo"), ("Rare tin ear", "orphanet")
@@ -121,7 +121,7 @@ def test_equal_ids_and_aliases_are_joined_without_references(tmp_path: Path) -> 
     merged, report = merge(tmp_path, [new, old], [])
 
     assert ids(merged) == ["mondo:1", "mondo:3", "mondo:4"]
-    assert [concept.id for concept in merged.find("two")] == ["mondo:4"]
+    assert [concept.concept_id for concept in merged.find("two")] == ["mondo:4"]
     assert merged.concept("mondo:2") == merged.concept("mondo:4")
     assert (report.same_id, dict(report.sizes)) == (1, {2: 1})
     names = merged.names.filter(pl.col("preferred")).select("name").collect().to_series()
@@ -152,7 +152,7 @@ def test_references_to_a_broader_concept_join_nothing(tmp_path: Path) -> None:
     turned, _ = merge(tmp_path, [hpo, mesh], xrefs, MergeSettings(trust="any"), name="turned")
     concept = turned.concept("mesh:D1")
     assert concept is not None
-    assert (concept.id, concept.preferred_name) == ("hp:1", "left heart failure")
+    assert (concept.concept_id, concept.preferred_name) == ("hp:1", "left heart failure")
 
 
 def test_an_ambiguous_cluster_is_joined_by_direct_references_only(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_real_disease_vocabularies_are_joined_correctly(shared_data: Path, tmp_p
 
     angiosarcoma = merged.concept("MONDO:0016982")
     assert angiosarcoma is not None
-    assert angiosarcoma.id == "mesh:D006394"
+    assert angiosarcoma.concept_id == "mesh:D006394"
     assert angiosarcoma.aliases == ("doid:0001816", "hp:0200058", "mondo:0016982")
     # Heart failure, congestive or not, is two concepts of Mondo.
     assert merged.concept("mondo:0005009") != merged.concept("mondo:0005252")

@@ -19,7 +19,7 @@ def vocabulary(tmp_path: Path) -> Vocabulary:
 def test_a_concept_is_found_in_any_spelling_of_its_prefix(vocabulary: Vocabulary, id: str) -> None:
     concept = vocabulary.concept(id)
     assert concept is not None
-    assert concept.id == "ex:1"
+    assert concept.concept_id == "ex:1"
     assert concept.names == (
         Name("Lunar cough", True, "en", "B", "exact"),
         Name("Mondhusten", True, "de", "B", "exact"),
@@ -33,7 +33,7 @@ def test_a_concept_is_found_in_any_spelling_of_its_prefix(vocabulary: Vocabulary
 def test_a_concept_is_found_by_an_alias(vocabulary: Vocabulary) -> None:
     concept = vocabulary.concept("OLD:7")
     assert concept is not None
-    assert (concept.id, concept.aliases) == ("ex:2", ("old:7",))
+    assert (concept.concept_id, concept.aliases) == ("ex:2", ("old:7",))
 
 
 @pytest.mark.parametrize("id", ["ex:9", "old:8", "ex:", "ex", "", "Moon cough", "mesh:D1"])
@@ -45,7 +45,7 @@ def test_an_id_that_is_also_an_alias_is_its_own_concept(tmp_path: Path) -> None:
     content = Content(EXAMPLE.names, aliases=[("ex:1", "ex:2"), ("ex:1", "MESH:9")])
     concept = write(tmp_path / "v", content).concept("ex:2")
     assert concept is not None
-    assert concept.id == "ex:2"
+    assert concept.concept_id == "ex:2"
 
 
 def test_a_concept_whose_id_is_not_canonical_is_found_by_name_and_alias(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_concepts_are_found_by_any_spelling_of_a_name(tmp_path: Path) -> None:
     shared = ("ex:7", "LUNAR \u00a0cough", 0, "en", "", "exact")
     street = ("ex:7", "Straße", 0, "de", "", "exact")
     vocabulary = write(tmp_path / "v", Content([*EXAMPLE.names, shared, street]))
-    assert [concept.id for concept in vocabulary.find(" lunar\tCOUGH")] == ["ex:1", "ex:7"]
-    assert [concept.id for concept in vocabulary.find("STRASSE")] == ["ex:7"]
+    assert [concept.concept_id for concept in vocabulary.find(" lunar\tCOUGH")] == ["ex:1", "ex:7"]
+    assert [concept.concept_id for concept in vocabulary.find("STRASSE")] == ["ex:7"]
     assert vocabulary.find("lunar") == []
     assert vocabulary.find("") == []
 

@@ -34,7 +34,7 @@ class Name:
 class Concept:
     """One concept with everything that a vocabulary says about it."""
 
-    id: str
+    concept_id: str
     names: tuple[Name, ...]
     """Preferred names first, and English ones first among those."""
     types: tuple[str, ...]

@@ -116,7 +116,7 @@ def test_at_concept_level_each_concept_has_its_own_terms(read: Read) -> None:
 def test_at_concept_level_a_descriptor_is_found_as_its_preferred_concept(read: Read) -> None:
     vocabulary = mesh(read, DESC, level="concept")
 
-    assert concept(vocabulary, "mesh:D990001").id == "mesh:M9900001"
+    assert concept(vocabulary, "mesh:D990001").concept_id == "mesh:M9900001"
 
 
 def test_a_record_without_terms_is_read_but_makes_no_concept(read: Read) -> None:

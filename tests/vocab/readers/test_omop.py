@@ -73,7 +73,7 @@ def test_a_concept_has_its_name_its_synonyms_its_domain_and_its_code(read: Read)
     ],
 )
 def test_a_concept_is_found_by_the_code_of_its_own_vocabulary(read: Read, code: str, id: str) -> None:
-    assert concept(omop(read, OMOP), code).id == id
+    assert concept(omop(read, OMOP), code).concept_id == id
 
 
 def test_quotes_are_data(read: Read) -> None:

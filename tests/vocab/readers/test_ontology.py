@@ -56,7 +56,7 @@ def test_a_term_becomes_a_concept_with_names_types_xrefs_and_aliases(read: Read)
     concept = vocabulary.concept("IFO:0000902")
 
     assert concept is not None
-    assert concept.id == "ifo:0000002"
+    assert concept.concept_id == "ifo:0000002"
     assert [(name.text, name.preferred, name.scope) for name in concept.names] == [
         ("Glass elbow syndrome", True, "exact"),
         ("Elbow, glass", False, "exact"),

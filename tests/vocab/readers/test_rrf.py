@@ -283,7 +283,7 @@ def test_retired_identifiers_are_aliases_of_their_successors(read: Read) -> None
     vocabulary = umls(read)
 
     assert concept(vocabulary, FEVER).aliases == ("umls:C9000101", "umls:C9000102")
-    assert concept(vocabulary, "CUI:C9000101").id == FEVER
+    assert concept(vocabulary, "CUI:C9000101").concept_id == FEVER
     # Deleted, merely related, and merged into a concept that is not here.
     for retired in ("C9000103", "C9000104", "C9000105"):
         assert vocabulary.concept(f"umls:{retired}") is None

@@ -104,7 +104,7 @@ def test_a_row_may_have_several_ids(read: Read, tmp_path: Path) -> None:
         read, written(tmp_path, "t.tsv", "concept_id\tname\nD1|C2\tketamine\n"), TableSettings(prefix="mesh")
     )
 
-    assert [concept.id for concept in vocabulary.find("Ketamine")] == ["mesh:C2", "mesh:D1"]
+    assert [concept.concept_id for concept in vocabulary.find("Ketamine")] == ["mesh:C2", "mesh:D1"]
 
 
 def test_columns_are_recognized_by_usual_names_or_given_by_options(read: Read, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.encoders import open_encoder
 from sapbert.cli.options import with_options
 from sapbert.cli.output import progress_bar
 from sapbert.cli.parameters import JsonResults, Overwrite, Prefix, VectorCache
@@ -19,7 +18,6 @@ from sapbert.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from sapbert.evaluation.benchmarks.loader import EvaluationSet
-    from sapbert.evaluation.rankers import RankerFactory
     from sapbert.evaluation.run import Evaluation
 
 
@@ -140,6 +138,7 @@ def _runs(
     """Evaluate the models or the baseline; yields model, fingerprint of its ranker, and results."""
     from sapbert.artifacts import fingerprint_of
     from sapbert.evaluation import rankers
+    from sapbert.evaluation.model_ranker import model_ranker, require_distinct
     from sapbert.evaluation.run import evaluate
     from sapbert.linking.reranking import open_reranker
 
@@ -170,36 +169,3 @@ def _targets(out: Path | None, models: int) -> list[Path]:
     if others:
         raise ArtifactError(f"{others[0]} would count as another run; choose another name or remove it")
     return targets
-
-
-def require_distinct(fingerprint: str, model: str, evaluated: dict[str, str]) -> None:
-    """Raise if an encoder is a copy of one that was already evaluated as another seed."""
-    if fingerprint in evaluated:
-        raise ConfigError(f"{model} and {evaluated[fingerprint]} are the same encoder, not two seeds of one")
-    evaluated[fingerprint] = model
-
-
-def model_ranker(
-    model: str,
-    cache: Path | None,
-    progress: Callable[[int, int], None] | None = None,
-    sparse_weight: float | None = None,
-) -> tuple[str, RankerFactory]:
-    """Open a model with cached vectors; returns the fingerprint of its ranker, and what builds the ranker.
-
-    `progress` is called with the names encoded and the names to encode. Without `sparse_weight` the n-gram
-    score has the weight that the model has learned.
-    """
-    from sapbert.artifacts import fingerprint_of
-    from sapbert.cache import cache_folder
-    from sapbert.evaluation import rankers
-    from sapbert.evaluation.vector_cache import CachedEncoder
-
-    opened = open_encoder(model)
-    encoder = CachedEncoder(opened, cache or cache_folder() / "vectors", progress=progress)
-    weight = opened.sparse_weight if sparse_weight is None else sparse_weight
-    if not weight:
-        return encoder.fingerprint, partial(rankers.EncoderRanker, encoder=encoder)
-    parts = {"encoder": encoder.fingerprint, "sparse_weight": repr(weight)}
-    build = partial(rankers.HybridRanker, encoder=encoder, weight=weight)
-    return fingerprint_of(parts), build

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sapbert.cli.encoders import open_encoder
 from sapbert.cli.output import progress_bar
 from sapbert.errors import MissingExtraError
 
@@ -81,6 +80,7 @@ def draw_name_figures(
         from sapbert.plots.figures import check_figure_target
         from sapbert.plots.tsne import draw_tsne
     from sapbert.artifacts import create_file, require_free
+    from sapbert.encoder.open import open_encoder
     from sapbert.plots.tsne_page import tsne_page
 
     pages = [out for out in outs if out.suffix.lower() == ".html"]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.evaluation.evaluate import model_ranker, require_distinct
 from sapbert.cli.evaluation.figures import draw_name_figures, draw_similarity_figure
 from sapbert.cli.evaluation.plot import NamesPath
 from sapbert.cli.options import command_group, with_options
@@ -219,6 +218,7 @@ def _runs(
 ) -> Iterator[RankerRun]:
     """Yield every ranker to evaluate; opens each model, so that a wrong one is reported before the first."""
     from sapbert.evaluation import rankers
+    from sapbert.evaluation.model_ranker import model_ranker, require_distinct
     from sapbert.paper.cells import RankerRun
 
     for name in baselines:

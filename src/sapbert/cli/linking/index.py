@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,6 @@ import typer
 from sapbert.cli.options import with_options
 from sapbert.cli.output import forbid_overwriting_input, progress_bar, report_manifest
 from sapbert.cli.parameters import Output, Resume, Threads, VocabularyPath
-from sapbert.errors import SapbertError
 from sapbert.index.settings import IndexSettings
 
 _MINUTES_FROM = 100
@@ -58,6 +55,7 @@ def index(
     """
     from sapbert.artifacts import refuse_occupied
     from sapbert.encoder.onnx import OnnxEncoder
+    from sapbert.encoder.open import exported_folder
     from sapbert.index.build import build_index
     from sapbert.resumable import refuse_interrupted, run_folder
     from sapbert.vocab.vocabulary import Vocabulary
@@ -69,7 +67,7 @@ def index(
     refuse_interrupted(folder, resume=resume, overwrite=output.overwrite)
     opened = Vocabulary.open(vocabulary)
     try:
-        with _exported(encoder.model, output.out) as exported, progress_bar("names") as progress:
+        with exported_folder(encoder.model, output.out) as exported, progress_bar("names") as progress:
             onnx = OnnxEncoder.open(exported, threads=encoder.threads, variant=encoder.variant)
             weight = onnx.sparse_weight if settings.hybrid is not False else 0.0
             manifest = build_index(
@@ -89,37 +87,6 @@ def index(
         typer.echo(f"stopped; the finished part is kept in {folder}; add --resume to continue", err=True)
         raise typer.Exit(1) from None
     report_manifest(manifest, output)
-
-
-@contextmanager
-def _exported(model: str, out: Path) -> Iterator[Path]:
-    """Yield the folder of an ONNX encoder; a model that is not exported yet is exported next to `out`."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    from sapbert.artifacts import work_folder
-    from sapbert.defaults import resolve_default
-    from sapbert.encoder.onnx import is_exported
-
-    folder = resolve_default(model, "encoder")
-    if is_exported(folder):
-        yield folder
-        return
-    with work_folder(out) as place:
-        with Console(stderr=True).status(f"exporting {escape(model)}"):
-            _export(model, place / "encoder")
-        yield place / "encoder"
-
-
-def _export(model: str, target: Path) -> None:
-    try:
-        from sapbert.encoder.onnx_export.export import export_model
-    except ImportError as error:
-        raise SapbertError(
-            f"{model} was not written by `sapbert export`, and exporting it needs {error.name}: "
-            "pip install 'sapbert[train]', or export it on another machine"
-        ) from error
-    export_model(model, target)
 
 
 def _report_forecast(updating: bool, names: int, rate: float) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +20,9 @@ from sapbert.vocab.readers.settings import (
     TableSettings,
 )
 from sapbert.vocab.settings import OnError
+
+if TYPE_CHECKING:
+    from sapbert.vocab.readers.registry import ReaderSettings
 
 app, command = command_group("Read a vocabulary from its publisher's files.")
 
@@ -43,9 +45,7 @@ def umls(path: Release, output: ReadOutput, settings: RrfSettings) -> None:
 
     MRREL (tradenames), MRSTY (types), MRRANK (preferred names) and MRCUI (retired ids) are read if present.
     """
-    from sapbert.vocab.readers.rrf import read_umls
-
-    _write("umls", read_umls, path, settings, output)
+    _read("umls", path, settings, output)
 
 
 @command()
@@ -55,9 +55,7 @@ def rxnorm(path: Release, output: ReadOutput, settings: RrfSettings) -> None:
 
     RXNREL (tradenames) and RXNSTY (types) are read if present.
     """
-    from sapbert.vocab.readers.rrf import read_rxnorm
-
-    _write("rxnorm", read_rxnorm, path, settings, output)
+    _read("rxnorm", path, settings, output)
 
 
 @command()
@@ -68,18 +66,14 @@ def obo(
     settings: OboSettings,
 ) -> None:
     """HPO, Mondo, GO, ChEBI …: OBO, OBO Graphs JSON or OWL."""
-    from sapbert.vocab.readers.obo import read_obo
-
-    _write("obo", read_obo, path, settings, output)
+    _read("obo", path, settings, output)
 
 
 @command()
 @with_options()
 def snomed(path: Release, output: ReadOutput, settings: SnomedSettings) -> None:
     """SNOMED CT: the RF2 Snapshot of a release folder or zip."""
-    from sapbert.vocab.readers.rf2 import read_snomed
-
-    _write("snomed", read_snomed, path, settings, output)
+    _read("snomed", path, settings, output)
 
 
 @command()
@@ -93,9 +87,7 @@ def mesh(
 
     The letters of the MeSH trees become types.
     """
-    from sapbert.vocab.readers.mesh import read_mesh
-
-    _write("mesh", read_mesh, path, settings, output)
+    _read("mesh", path, settings, output)
 
 
 @command()
@@ -105,9 +97,7 @@ def omop(path: Release, output: ReadOutput, settings: OmopSettings) -> None:
 
     Reads CONCEPT.csv and CONCEPT_SYNONYM.csv.
     """
-    from sapbert.vocab.readers.omop import read_omop
-
-    _write("omop", read_omop, path, settings, output)
+    _read("omop", path, settings, output)
 
 
 @command()
@@ -123,20 +113,21 @@ def table(
 
     One row per name, or one row per concept with a synonyms column.
     """
-    from sapbert.vocab.readers.tabular import read_table
-
-    _write("table", read_table, path, settings, output)
+    _read("table", path, settings, output)
 
 
-def _write(kind: str, read: Callable[..., None], path: Path, settings: Any, output: ReadOutput) -> None:
-    """Write what a reader reads to an artifact, and report it."""
-    from sapbert.artifacts import load_manifest
-    from sapbert.vocab.input_files import InputReader
-    from sapbert.vocab.writer import write_vocabulary
+def _read(kind: str, path: Path, settings: ReaderSettings, output: ReadOutput) -> None:
+    """Read a vocabulary and report what it contains."""
+    from sapbert.vocab.readers.registry import read_vocabulary
 
     with progress_bar() as progress:
-        inputs = InputReader(on_error=output.on_error, progress=progress)
-        recorded = {"kind": kind, **asdict(settings)}
-        with write_vocabulary(output.out, recorded, inputs, overwrite=output.overwrite) as writer:
-            read(path, writer, inputs, settings)
-    report_manifest(load_manifest(output.out, verify=False), output)
+        vocabulary = read_vocabulary(
+            kind,
+            path,
+            output.out,
+            settings,
+            on_error=output.on_error,
+            overwrite=output.overwrite,
+            progress=progress,
+        )
+    report_manifest(vocabulary.manifest, output)

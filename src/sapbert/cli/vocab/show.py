@@ -101,7 +101,7 @@ def _show_concepts(path: Path, what: str, *, as_json: bool) -> None:
 
 
 def _show_concept(concept: Concept, vocabulary: Vocabulary) -> None:
-    typer.echo(f"{concept.id}  {concept.preferred_name}")
+    typer.echo(f"{concept.concept_id}  {concept.preferred_name}")
     for type in concept.types:
         typer.echo(f"  type {type} {vocabulary.type_labels.get(type, '')}".rstrip())
     for name in concept.names:
