@@ -110,11 +110,7 @@ class Linker:
         index, name_table, manifest = open_index(folder, threads=threads)
         if bundled and calibration is None:
             calibration = bundled_calibration()
-        fitted = None
-        weight = sparse_weight
-        if calibration is not None:
-            fitted = Calibration.read_for_index(calibration, index=manifest.fingerprint)
-            weight = fitted.require_sparse_weight(sparse_weight)
+        fitted, weight = _read_calibration(calibration, manifest.fingerprint, sparse_weight)
         if weight is None:
             weight = float(manifest.settings.get("sparse_weight", 0.0))
         search = open_hybrid(index, folder, weight) if weight else DenseSearch(index)
@@ -282,6 +278,16 @@ class Linker:
         if masks.rows is not None:
             self._filter = (settings, masks)
         return masks
+
+
+def _read_calibration(
+    path: Path | None, index: str, sparse_weight: float | None
+) -> tuple[Calibration | None, float | None]:
+    """Read the calibration, if any, and return it with the sparse weight to use; None if not given."""
+    if path is None:
+        return None, sparse_weight
+    calibration = Calibration.read_for_index(path, index=index)
+    return calibration, calibration.require_sparse_weight(sparse_weight)
 
 
 def _filters(settings: LinkSettings) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
