@@ -85,7 +85,7 @@ def test_the_callback_gets_each_layer_when_its_gradients_are_complete_last_layer
     tmp_path: Path,
 ) -> None:
     model, tokenizer = load_encoder(tiny_bert(tmp_path))
-    encode, told = row_encoder(model, Pooling.CLS), list[tuple[int, int]]()
+    encode, calls = row_encoder(model, Pooling.CLS), list[tuple[int, int]]()
     found = 0
 
     def count(_: Tensor) -> None:
@@ -94,12 +94,12 @@ def test_the_callback_gets_each_layer_when_its_gradients_are_complete_last_layer
 
     for leaf in encode.leaves[: -len(list(model.get_submodule("embeddings").parameters()))]:
         leaf.register_hook(count)
-    vectors = encode(rows_of(tokenizer, NAMES, Pooling.CLS), lambda number: told.append((number, found)))
+    vectors = encode(rows_of(tokenizer, NAMES, Pooling.CLS), lambda number: calls.append((number, found)))
     torch.autograd.grad(weighted_sum(vectors), encode.leaves)
 
     last, each = encode.layers - 1, 12
-    assert [number for number, _ in told] == list(range(last, -1, -1))
-    assert all(there >= each * (last + 1 - number) for number, there in told)
+    assert [number for number, _ in calls] == list(range(last, -1, -1))
+    assert all(there >= each * (last + 1 - number) for number, there in calls)
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
-"""Choose how the tokens of many names are laid out for an encoder, and run its forward pass.
+"""Choose how the tokens of many names are arranged for an encoder, and run its forward pass.
 
 This is the one place that makes the choice; training and encoding both use it. All layouts give the same
 vectors:
 
-- `ROWS`: several names per row of 64 tokens (`gpu.rows`). Only for a plain BERT in bfloat16 on a GPU, where
-it
-  needs a tenth of the kernel launches.
+- `ROWS`: several names per row of 64 tokens (`gpu.rows`). Only for a plain BERT in bfloat16 on a GPU,
+  where it needs a tenth of the kernel launches.
 - `PACKED`: all names in one sequence without padding (`packing`). For training BERT families.
 - `PADDED`: rectangles of names of similar length. Works for every encoder.
 """

@@ -313,8 +313,8 @@ def test_a_custom_evaluation_replaces_the_default_metrics(
         left, right = encoder.encode(["heart attack", "cold"])
         return {"nearness": float(left @ right), "seen": 1.0}
 
-    asked = settings(evaluate_every=2, epochs=0.2)
-    train(tiny_pairs, str(tiny_base), tmp_path / "model", asked, device=CPU, evaluate=evaluate)
+    few_steps = settings(evaluate_every=2, epochs=0.2)
+    train(tiny_pairs, str(tiny_base), tmp_path / "model", few_steps, device=CPU, evaluate=evaluate)
 
     rows = read_metrics(tmp_path / "model" / "metrics.jsonl")
     last = rows[-1]["step"]
@@ -331,11 +331,11 @@ def test_dropout_is_applied_also_after_an_evaluation_that_turned_it_off(
         encoder.model.train(mode=False)
         return {"seen": 1.0}
 
-    asked = settings(evaluate_every=2, epochs=0.2)
-    train(tiny_pairs, str(tiny_base), tmp_path / "rude", asked, device=CPU, evaluate=evaluate)
-    train(tiny_pairs, str(tiny_base), tmp_path / "model", asked, device=CPU)
+    few_steps = settings(evaluate_every=2, epochs=0.2)
+    train(tiny_pairs, str(tiny_base), tmp_path / "turned-off", few_steps, device=CPU, evaluate=evaluate)
+    train(tiny_pairs, str(tiny_base), tmp_path / "model", few_steps, device=CPU)
 
-    assert_same_model(tmp_path / "rude", tmp_path / "model")
+    assert_same_model(tmp_path / "turned-off", tmp_path / "model")
 
 
 def test_processes_started_by_torchrun_train_one_model_without_polars(
