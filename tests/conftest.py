@@ -38,7 +38,7 @@ class Read(Protocol):
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real vocabularies and benchmarks that lies beside the checkout."""
+    """The folder of real vocabularies and benchmarks beside the checkout."""
     path = Path(__file__).parents[2] / "shared" / "data"
     if not path.is_dir():
         pytest.skip(f"real data is not at {path.name}/ beside the checkout")
@@ -48,7 +48,7 @@ def shared_data() -> Path:
 # Not for the whole run: while it is open no other test of this process can start an event loop.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium; tests that need it are skipped where it, or playwright, is not installed."""
+    """Chromium; tests that need it are skipped if it or playwright is not installed."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
@@ -60,7 +60,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Exported(NamedTuple):
-    """A model folder and what `sapbert export` makes of it."""
+    """A model folder and its export."""
 
     model: Path
     encoder: Path
@@ -68,7 +68,7 @@ class Exported(NamedTuple):
 
 @pytest.fixture(scope="session")
 def tiny_export(tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    """A tiny encoder, exported, which takes seconds; to be read only."""
+    """A tiny exported encoder, which takes seconds to make; read-only."""
     from sapbert.encoder.onnx_export.export import export_model
     from tests.encoder.tiny import tiny_bert
 

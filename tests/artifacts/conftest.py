@@ -29,7 +29,7 @@ def nothing() -> None:
 def write(
     target: Path, version: str = "old", *, overwrite: bool = False, at_last: Callable[[], object] = nothing
 ) -> Manifest:
-    """Write an artifact; when it is sealed but not yet in its place, call `at_last`."""
+    """Write an artifact; call `at_last` after it is sealed and before it is moved to its target."""
     with create(target, overwrite=overwrite) as draft:
         fill(draft.path, version)
         manifest = draft.seal("invented", settings={"version": version}, inputs={}, counts={})
@@ -38,7 +38,7 @@ def write(
 
 
 def version_at(target: Path) -> str:
-    """Open the artifact and tell which version it is, proving that no part is of another."""
+    """Open the artifact and return its version; all parts must be of the same version."""
     version = str(load_manifest(target, kind="invented").settings["version"])
     assert [(target / name).read_text() for name in FILES] == [f"{version} {name}\n" for name in FILES]
     assert {p.relative_to(target).as_posix() for p in target.rglob("*") if p.is_file()} == {*FILES, MANIFEST}

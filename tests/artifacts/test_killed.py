@@ -20,7 +20,7 @@ def bytes_beside(target: Path) -> int:
     return sum(file.stat().st_size for file in files)
 
 
-# Writes the new version over what lies at the target, and waits at the stage it is told.
+# Overwrites the artifact at the target and pauses at the given stage.
 WRITER = """
 import sys
 from pathlib import Path
@@ -101,7 +101,7 @@ from pathlib import Path
 from sapbert.artifacts import create
 
 existing, folder, files = sys.argv[1] == "existing", Path(sys.argv[2]), sys.argv[3:]
-os.fsync = lambda handle: None  # nobody cuts the power in this test
+os.fsync = lambda handle: None  # a test needs no protection against power loss
 
 def write(target, version):
     with create(target, overwrite=True) as draft:

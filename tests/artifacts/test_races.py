@@ -56,4 +56,4 @@ def test_concurrent_writers_do_not_mix_their_files(
 
 
 def nothing_with(_handle: int) -> None:
-    """Spare the disk: nobody cuts the power in a test."""
+    """Skip syncing: a test needs no protection against power loss."""

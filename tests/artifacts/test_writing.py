@@ -34,7 +34,7 @@ def test_equal_content_has_an_equal_fingerprint_and_other_content_another(tmp_pa
         with create(tmp_path / name) as draft:
             for file, text in files.items():
                 (draft.path / file).write_text(text)
-            return draft.seal("invented", settings={"told": name}, inputs={}, counts={}).fingerprint
+            return draft.seal("invented", settings={"name": name}, inputs={}, counts={}).fingerprint
 
     one = fingerprint("one", {"a": "x", "b": "y"})
     assert fingerprint("again", {"b": "y", "a": "x"}) == one

@@ -35,7 +35,7 @@ the common cold\tD003139
 
 
 def load_script(name: str) -> ModuleType:
-    """Import a script, which is in no package."""
+    """Import a script, which is not in a package."""
     spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -60,12 +60,12 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built(
     tmp_path_factory: pytest.TempPathFactory, script: ModuleType, mesh: Path, tiny_export: Exported
 ) -> Path:
-    """A folder with encoder, vocabulary, index and calibration; to be read only."""
+    """A folder with encoder, vocabulary, index and calibration; read-only."""
     folder = tmp_path_factory.mktemp("defaults")
     (folder / "dev.tsv").write_text("mention\tconcept_ids\n" + MENTIONS * REPEATED)
     home = folder / "home"
     with pytest.MonkeyPatch.context() as patch:
-        told = [
+        arguments = [
             "--encoder",
             tiny_export.encoder,
             "--mesh",
@@ -75,7 +75,7 @@ def built(
             "-o",
             home,
         ]
-        patch.setattr("sys.argv", ["build_defaults.py", "--dimensions", "16", *map(str, told)])
+        patch.setattr("sys.argv", ["build_defaults.py", "--dimensions", "16", *map(str, arguments)])
         patch.setenv(VARIABLE, "")  # so that what the script sets is undone
         script.main()
     return home
@@ -83,6 +83,6 @@ def built(
 
 @pytest.fixture
 def home(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The tiny default, in the place of the real one."""
+    """The tiny default, instead of the real one."""
     monkeypatch.setenv(VARIABLE, str(built))
     return built

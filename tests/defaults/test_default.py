@@ -27,7 +27,7 @@ __all__ = ["sapbert"]
 
 @pytest.fixture(autouse=True)
 def forgotten() -> None:
-    """Let each test open the default anew."""
+    """Open the default again in each test."""
     api._opened.cache_clear()
 
 

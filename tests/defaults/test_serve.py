@@ -32,8 +32,8 @@ def test_missing_defaults_give_the_same_error_in_serve_and_link(
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     (tmp_path / "service.toml").write_text('[linkers.mesh]\nindex = "default"\n')
 
-    told = refused(sapbert("link", "heart attack"))
+    message = refused(sapbert("link", "heart attack"))
 
-    assert "no default index is installed" in told
-    assert refused(sapbert("serve")) == told
-    assert refused(sapbert("serve", tmp_path / "service.toml")) == told
+    assert "no default index is installed" in message
+    assert refused(sapbert("serve")) == message
+    assert refused(sapbert("serve", tmp_path / "service.toml")) == message

@@ -17,24 +17,24 @@ CONTENT = bytes(range(256)) * 4096
 
 @dataclass
 class Server:
-    """What is served, and how."""
+    """What is served, and which faults the server has."""
 
     content: bytes = field(default=CONTENT, repr=False)
     address: str = ""
     ranges: bool = True
-    """Whether it knows Range."""
+    """Whether it supports Range."""
     validators: bool = True
-    """Whether it tells versions."""
+    """Whether it sends an ETag."""
     if_range: bool = True
-    """Whether it looks at If-Range."""
+    """Whether it supports If-Range."""
     length: bool = True
-    """Whether it says how long a whole file is."""
+    """Whether it sends Content-Length."""
     cuts: list[int] = field(default_factory=list)
-    """Bytes after which to cut each of the next answers."""
+    """Bytes after which each of the next responses ends."""
     codes: list[int] = field(default_factory=list)
-    """What to say instead of the next answers."""
+    """Status codes of the next responses."""
     headers: dict[str, str] = field(default_factory=dict)
-    asked: list[dict[str, str]] = field(default_factory=list)
+    requests: list[dict[str, str]] = field(default_factory=list)
     """The headers of every request."""
 
     @property
@@ -44,7 +44,7 @@ class Server:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers as the server is told."""
+    """Responds as the server is configured."""
 
     protocol_version = "HTTP/1.1"
     server: Any
@@ -53,36 +53,38 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        told: Server = self.server.told
-        asked = dict(self.headers.items())
-        told.asked.append(asked)
-        if told.codes:
-            return self._say(told.codes.pop(0), {"Content-Length": "0"})
-        if told.validators and asked.get("If-None-Match") == told.etag:
-            return self._say(304, {"ETag": told.etag})
-        start = self._start(told, asked)
-        if start is not None and start >= len(told.content):
-            return self._say(416, {"Content-Length": "0", "Content-Range": f"bytes */{len(told.content)}"})
-        body = told.content[start or 0 :]
-        headers = {"Content-Length": str(len(body))} if told.length else {}
+        config: Server = self.server.config
+        request = dict(self.headers.items())
+        config.requests.append(request)
+        if config.codes:
+            return self._respond(config.codes.pop(0), {"Content-Length": "0"})
+        if config.validators and request.get("If-None-Match") == config.etag:
+            return self._respond(304, {"ETag": config.etag})
+        start = self._start(config, request)
+        if start is not None and start >= len(config.content):
+            return self._respond(
+                416, {"Content-Length": "0", "Content-Range": f"bytes */{len(config.content)}"}
+            )
+        body = config.content[start or 0 :]
+        headers = {"Content-Length": str(len(body))} if config.length else {}
         if start is not None:
-            headers["Content-Range"] = f"bytes {start}-{len(told.content) - 1}/{len(told.content)}"
-        if told.validators:
-            headers["ETag"] = told.etag
-        self._say(200 if start is None else 206, {**headers, **told.headers})
-        self.wfile.write(body[: told.cuts.pop(0)] if told.cuts else body)
+            headers["Content-Range"] = f"bytes {start}-{len(config.content) - 1}/{len(config.content)}"
+        if config.validators:
+            headers["ETag"] = config.etag
+        self._respond(200 if start is None else 206, {**headers, **config.headers})
+        self.wfile.write(body[: config.cuts.pop(0)] if config.cuts else body)
         self.close_connection = True
         return None
 
-    def _start(self, told: Server, asked: dict[str, str]) -> int | None:
+    def _start(self, config: Server, request: dict[str, str]) -> int | None:
         """Where to begin, None for the whole file."""
-        if not told.ranges or "Range" not in asked:
+        if not config.ranges or "Range" not in request:
             return None
-        if told.if_range and asked.get("If-Range") != told.etag:
+        if config.if_range and request.get("If-Range") != config.etag:
             return None
-        return int(asked["Range"].removeprefix("bytes=").removesuffix("-"))
+        return int(request["Range"].removeprefix("bytes=").removesuffix("-"))
 
-    def _say(self, code: int, headers: dict[str, str]) -> None:
+    def _respond(self, code: int, headers: dict[str, str]) -> None:
         self.send_response(code)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -91,13 +93,13 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Serve `CONTENT` unless told otherwise."""
-    told = Server()
+    """Serve `CONTENT`; tests change the configuration."""
+    config = Server()
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.told = told  # type: ignore[attr-defined]  # the handler finds it there
-        told.address = f"http://127.0.0.1:{running.server_port}/obo/hp.obo"
+        running.config = config  # type: ignore[attr-defined]  # the handler finds it there
+        config.address = f"http://127.0.0.1:{running.server_port}/obo/hp.obo"
         thread = Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield told
+        yield config
         running.shutdown()
         thread.join()

@@ -36,7 +36,7 @@ def partial(target: Path) -> Path:
 
 
 def ranges(server: Server) -> list[str | None]:
-    return [asked.get("Range") for asked in server.asked]
+    return [request.get("Range") for request in server.requests]
 
 
 def test_a_file_is_downloaded_and_described(server: Server, target: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_broken_connection_is_resumed(server: Server, target: Path) -> None:
 
     assert target.read_bytes() == CONTENT
     assert ranges(server) == [None, "bytes=300000-", "bytes=400000-"]
-    assert {asked.get("If-Range") for asked in server.asked} == {None, server.etag}
+    assert {request.get("If-Range") for request in server.requests} == {None, server.etag}
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -214,10 +214,10 @@ def test_a_wrong_checksum_deletes_the_download_and_keeps_the_old_file(
 
     with pytest.raises(
         SapbertError, match=r"its (sha256|md5) is [0-9a-f]+, but the server published [0-9a-f]+"
-    ) as told:
+    ) as error:
         fetch(server, target)
 
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     assert target.read_bytes() == b"older"
     assert not partial(target).exists()
 
@@ -230,7 +230,7 @@ def test_an_existing_file_is_downloaded_again_only_if_it_changed(server: Server,
     assert fetch(server, target).new
 
     assert target.read_bytes() == b"changed"
-    assert [asked.get("If-None-Match") is None for asked in server.asked] == [True, False, False]
+    assert [request.get("If-None-Match") is None for request in server.requests] == [True, False, False]
 
 
 def test_a_file_from_another_address_is_replaced(server: Server, target: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_missing_file_is_an_error_without_retries(server: Server, target: Path
     with pytest.raises(SapbertError, match=rf"hp\.obo: the server responded {code} .*; has the file moved\?"):
         fetch(server, target)
 
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     assert visible(target.parent) == []
 
 

@@ -110,14 +110,14 @@ def test_an_index_equals_comparing_all_rows_one_by_one(
     rng = np.random.default_rng(seed)
     # Many rows are alike, so that ties must be broken.
     vectors = unit(rows, seed=seed)[rng.integers(0, rows, rows)]
-    asked = unit(mentions, seed=seed + 1)
+    batch = unit(mentions, seed=seed + 1)
     allowed = None if share is None else rng.random(rows) < share
     stored = quantize(vectors, precision).floats(slice(None))
 
-    scores, found = build(vectors).search(asked, k, allowed=allowed)
+    scores, found = build(vectors).search(batch, k, allowed=allowed)
 
     assert scores.shape == found.shape == (mentions, k)
-    for number, mention in enumerate(asked):
+    for number, mention in enumerate(batch):
         expected = brute_force(stored, mention, k, allowed)
         assert found[number].tolist() == expected + [-1] * (k - len(expected))
         cosines = scores[number, : len(expected)]
@@ -128,12 +128,12 @@ def test_an_index_equals_comparing_all_rows_one_by_one(
 @laws
 @given(rows=st.integers(101, 400), seed=st.integers(0, 2**32), share=st.sampled_from([None, 0.9]))
 def test_results_do_not_depend_on_the_batch(build: Build, rows: int, seed: int, share: float | None) -> None:
-    index, asked = build(unit(rows, seed=seed)), unit(7, seed=seed + 1)
+    index, batch = build(unit(rows, seed=seed)), unit(7, seed=seed + 1)
     allowed = None if share is None else np.random.default_rng(seed).random(rows) < share
 
-    together = index.search(asked, 5, allowed=allowed)
+    together = index.search(batch, 5, allowed=allowed)
 
-    for number, mention in enumerate(asked):
+    for number, mention in enumerate(batch):
         alone = index.search(mention[np.newaxis], 5, allowed=allowed)
         assert np.array_equal(alone[0][0], together[0][number])
         assert np.array_equal(alone[1][0], together[1][number])
@@ -221,10 +221,10 @@ def test_codes_find_nearly_all_of_the_nearest(tmp_path: Path, dimension: int) ->
 def test_candidates_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
     vectors = saved(tmp_path, unit(3000), Precision.INT8)
     write_codes(tmp_path)
-    asked = unit(40, seed=1)
+    batch = unit(40, seed=1)
 
     one, four = (
-        AnnIndex.open(tmp_path, vectors, candidates=20, threads=threads).search(asked, 5)
+        AnnIndex.open(tmp_path, vectors, candidates=20, threads=threads).search(batch, 5)
         for threads in (1, 4)
     )
 

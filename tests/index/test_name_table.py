@@ -281,17 +281,22 @@ def test_the_name_table_equals_a_plain_implementation(
 
 
 @laws
-@given(rows=vocabularies, wanted=st.lists(prefixes, min_size=1))
+@given(rows=vocabularies, selected_prefixes=st.lists(prefixes, min_size=1))
 def test_a_prefix_filter_equals_comparing_every_identifier(
-    rows: list[Row], wanted: list[str], tmp_path_factory: pytest.TempPathFactory
+    rows: list[Row], selected_prefixes: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    vocabulary, folder = _written([*rows, *((f"{prefix}:0", "kept") for prefix in wanted)], tmp_path_factory)
+    vocabulary, folder = _written(
+        [*rows, *((f"{prefix}:0", "kept") for prefix in selected_prefixes)], tmp_path_factory
+    )
     name_table = write_name_table(vocabulary, folder)
 
-    selection = name_table.select(prefixes=wanted)
+    selection = name_table.select(prefixes=selected_prefixes)
 
     assert selection is not None
-    kept = [name_table.concepts[number].partition(":")[0] in wanted for number in name_table.link_concepts]
+    kept = [
+        name_table.concepts[number].partition(":")[0] in selected_prefixes
+        for number in name_table.link_concepts
+    ]
     assert selection.links.tolist() == kept
     assert selection.rows.tolist() == [any(kept[name_table.links_of(row)]) for row in range(len(name_table))]
 

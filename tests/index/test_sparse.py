@@ -75,11 +75,11 @@ def test_search_gives_the_best_of_all_cosines_with_lower_rows_first(
     scores, rows = index.search(mentions, k)
 
     assert scores.shape == rows.shape == (len(mentions), k)
-    for own_scores, own_rows, wanted in zip(scores, rows, cosines(names, mentions), strict=True):
+    for own_scores, own_rows, expected in zip(scores, rows, cosines(names, mentions), strict=True):
         there = own_rows >= 0
-        assert there.sum() == min(k, int((wanted > 0).sum()))
-        np.testing.assert_allclose(own_scores[there], -np.sort(-wanted)[: there.sum()], atol=1e-6)
-        np.testing.assert_allclose(own_scores[there], wanted[own_rows[there]], atol=1e-6)
+        assert there.sum() == min(k, int((expected > 0).sum()))
+        np.testing.assert_allclose(own_scores[there], -np.sort(-expected)[: there.sum()], atol=1e-6)
+        np.testing.assert_allclose(own_scores[there], expected[own_rows[there]], atol=1e-6)
         order = list(zip(-own_scores[there], own_rows[there], strict=True))
         assert order == sorted(order)
         assert not own_scores[~there].any()

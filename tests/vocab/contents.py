@@ -18,7 +18,7 @@ FactRow = tuple[str, str]
 
 @dataclass
 class Content:
-    """What a reader might add, in the order it might add it."""
+    """Names and facts that a reader adds, in order."""
 
     names: list[NameRow]
     late: list[NameRow] = field(default_factory=list)
@@ -42,7 +42,7 @@ def add(writer: VocabularyWriter, content: Content) -> None:
 
 
 def write(target: Path, *contents: Content) -> Vocabulary:
-    """Write what was added in several pieces and open it."""
+    """Write contents in several pieces and open the vocabulary."""
     with write_vocabulary(target, {}, InputReader()) as writer:
         for content in contents:
             add(writer, content)

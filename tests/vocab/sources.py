@@ -19,7 +19,7 @@ CONTENT = b"".join(b"C%07d|ENG|invented name %d|\n" % (row, row) for row in rang
 PIPES = Layout("|", ("id", "language", "name"), terminated=True, hint="is this MRCONSO.RRF?")
 
 
-def lay(folder: Path, files: Mapping[str, bytes]) -> Path:
+def write_files(folder: Path, files: Mapping[str, bytes]) -> Path:
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
@@ -38,7 +38,7 @@ def content(source: InputFile, inputs: InputReader | None = None) -> bytes:
 
 
 def source_of(*pieces: bytes, name: str = "invented.txt") -> InputFile:
-    """A source that needs no file."""
+    """Return an input file in memory."""
 
     def opener(piece: bytes) -> Callable[[], io.BytesIO]:
         return lambda: io.BytesIO(piece)
@@ -48,7 +48,7 @@ def source_of(*pieces: bytes, name: str = "invented.txt") -> InputFile:
 
 @contextmanager
 def blocks_of(size: int) -> Iterator[None]:
-    """Cut sources into blocks of `size` bytes, of three chunks each, also inside a hypothesis test."""
+    """Set the block size, with three chunks per block; also usable inside a hypothesis test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_BYTES", size)
         patch.setattr(module, "_CHUNK_BYTES", -(-size // 3))
@@ -56,4 +56,4 @@ def blocks_of(size: int) -> Iterator[None]:
 
 
 def gzipped(folder: Path) -> Path:
-    return lay(folder, {"MRCONSO.RRF.gz": gzip.compress(CONTENT)}) / "MRCONSO.RRF.gz"
+    return write_files(folder, {"MRCONSO.RRF.gz": gzip.compress(CONTENT)}) / "MRCONSO.RRF.gz"

@@ -12,13 +12,13 @@ from tests.conftest import GOLDEN, Read
 FOLDER = GOLDEN / "table"
 
 
-def table(read: Read, path: Path, told: TableSettings | None = None) -> Vocabulary:
-    return read(lambda writer, inputs: read_table(path, writer, inputs, told or TableSettings()))
+def table(read: Read, path: Path, settings: TableSettings | None = None) -> Vocabulary:
+    return read(lambda writer, inputs: read_table(path, writer, inputs, settings or TableSettings()))
 
 
-def skipping(read: Read, path: Path, told: TableSettings | None = None) -> Vocabulary:
+def skipping(read: Read, path: Path, settings: TableSettings | None = None) -> Vocabulary:
     return read(
-        lambda writer, inputs: read_table(path, writer, inputs, told or TableSettings()), on_error="skip"
+        lambda writer, inputs: read_table(path, writer, inputs, settings or TableSettings()), on_error="skip"
     )
 
 

@@ -10,12 +10,12 @@ from xxhash import xxh3_128
 
 from sapbert.errors import FormatError
 from sapbert.vocab.input_files import InputReader
-from tests.vocab.sources import CONTENT, blocks_of, content, find, gzipped, lay, source_of
+from tests.vocab.sources import CONTENT, blocks_of, content, find, gzipped, source_of, write_files
 
 
 @pytest.mark.parametrize("empty", [b"", b"\xef\xbb\xbf", b"\n", b" \r\n"])
 def test_an_empty_file_is_refused(tmp_path: Path, empty: bytes) -> None:
-    lay(tmp_path, {"MRCONSO.RRF": empty, "packed/MRCONSO.RRF.gz": gzip.compress(empty)})
+    write_files(tmp_path, {"MRCONSO.RRF": empty, "packed/MRCONSO.RRF.gz": gzip.compress(empty)})
     for path in (tmp_path, tmp_path / "packed"):
         with pytest.raises(FormatError, match=r"MRCONSO\.RRF: the file is empty"):
             list(InputReader().blocks(find(path)))

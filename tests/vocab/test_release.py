@@ -13,7 +13,7 @@ from xxhash import xxh3_128
 
 from sapbert.errors import FormatError
 from sapbert.vocab.input_files import InputReader, Release
-from tests.vocab.sources import CONTENT, PATTERN, PIPES, blocks_of, content, find, gzipped, lay
+from tests.vocab.sources import CONTENT, PATTERN, PIPES, blocks_of, content, find, gzipped, write_files
 
 
 def zipped(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -28,37 +28,37 @@ def zipped(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> by
 
 
 def plain(folder: Path) -> Path:
-    return lay(folder, {"META/MRCONSO.RRF": CONTENT}) / "META" / "MRCONSO.RRF"
+    return write_files(folder, {"META/MRCONSO.RRF": CONTENT}) / "META" / "MRCONSO.RRF"
 
 
 def in_a_folder(folder: Path) -> Path:
-    return lay(folder, {"META/MRCONSO.RRF": CONTENT, "META/MRSTY.RRF": b"other"}) / "META"
+    return write_files(folder, {"META/MRCONSO.RRF": CONTENT, "META/MRSTY.RRF": b"other"}) / "META"
 
 
 def in_a_deeper_folder(folder: Path) -> Path:
-    return lay(folder, {"2026AA/META/MRCONSO.RRF": CONTENT, "2026AA/README.txt": b"other"})
+    return write_files(folder, {"2026AA/META/MRCONSO.RRF": CONTENT, "2026AA/README.txt": b"other"})
 
 
 def gzipped_in_members(folder: Path) -> Path:
     packed = gzip.compress(CONTENT[:100]) + gzip.compress(CONTENT[100:])
-    return lay(folder, {"MRCONSO.RRF.gz": packed})
+    return write_files(folder, {"MRCONSO.RRF.gz": packed})
 
 
 def in_a_zip(folder: Path) -> Path:
-    return lay(folder, {"umls-mrconso.zip": zipped({"MRCONSO.RRF": CONTENT})}) / "umls-mrconso.zip"
+    return write_files(folder, {"umls-mrconso.zip": zipped({"MRCONSO.RRF": CONTENT})}) / "umls-mrconso.zip"
 
 
 def in_a_zip_in_a_folder(folder: Path) -> Path:
-    return lay(folder, {"download/umls.ZIP": zipped({"2026AA/META/mrconso.rrf": CONTENT})})
+    return write_files(folder, {"download/umls.ZIP": zipped({"2026AA/META/mrconso.rrf": CONTENT})})
 
 
 def in_a_zip_in_a_zip(folder: Path) -> Path:
     inner = zipped({"2026AA/META/MRCONSO.RRF.gz": gzip.compress(CONTENT)})
-    return lay(folder, {"full.zip": zipped({"2026AA-full/2026aa-1-meta.nlm": inner})}) / "full.zip"
+    return write_files(folder, {"full.zip": zipped({"2026AA-full/2026aa-1-meta.nlm": inner})}) / "full.zip"
 
 
 def in_pieces_in_one_folder(folder: Path) -> Path:
-    return lay(folder, {"META/MRCONSO.RRF.ab": CONTENT[777:], "META/MRCONSO.RRF.aa": CONTENT[:777]})
+    return write_files(folder, {"META/MRCONSO.RRF.ab": CONTENT[777:], "META/MRCONSO.RRF.aa": CONTENT[:777]})
 
 
 def in_pieces_in_several_archives(folder: Path) -> Path:
@@ -72,7 +72,7 @@ def in_pieces_in_several_archives(folder: Path) -> Path:
     other = zipped({"2026AA/NET/SRDEF": b"other"})
     archives = {"2026aa-2-meta.nlm": second, "2026aa-1-meta.NLM": first, "2026aa-otherks.nlm": other}
     outer = zipped({f"2026AA-full/{name}": archive for name, archive in archives.items()}, stored)
-    return lay(folder, {"umls-2026AA-full.zip": outer}) / "umls-2026AA-full.zip"
+    return write_files(folder, {"umls-2026AA-full.zip": outer}) / "umls-2026AA-full.zip"
 
 
 PACKAGINGS = [
@@ -106,33 +106,33 @@ def test_a_file_is_found_and_read_in_any_packing(tmp_path: Path, pack: Callable[
 def test_of_several_files_the_one_in_the_fewest_folders_is_read(tmp_path: Path) -> None:
     subset = {"MRCONSO.RRF": b"a subset"}
     deep = {"a/subset/MRCONSO.RRF": b"a subset", "a/b/MRCONSO.RRF.gz": b"?", "a/archive.zip": zipped(subset)}
-    assert content(find(lay(tmp_path, {**deep, "z/MRCONSO.RRF": CONTENT}))) == CONTENT
+    assert content(find(write_files(tmp_path, {**deep, "z/MRCONSO.RRF": CONTENT}))) == CONTENT
 
 
 def test_a_whole_file_has_precedence_over_its_pieces(tmp_path: Path) -> None:
     both = {"MRCONSO.RRF.aa": b"a piece", "MRCONSO.RRF.ab": b"a piece", "MRCONSO.RRF": CONTENT}
-    assert content(find(lay(tmp_path, both))) == CONTENT
+    assert content(find(write_files(tmp_path, both))) == CONTENT
 
 
 @pytest.mark.parametrize(
     ("present", "missing"), [(("aa", "ac"), "ab"), (("ab",), "aa"), (("aa", "ba"), "ab")]
 )
 def test_a_missing_piece_is_named(tmp_path: Path, present: tuple[str, ...], missing: str) -> None:
-    lay(tmp_path, {f"MRCONSO.RRF.{piece}.gz": gzip.compress(CONTENT) for piece in present})
+    write_files(tmp_path, {f"MRCONSO.RRF.{piece}.gz": gzip.compress(CONTENT) for piece in present})
     with pytest.raises(FormatError, match=rf"MRCONSO\.RRF\.{missing}: this piece is missing"):
         Release(tmp_path).find(PATTERN)
 
 
 def test_a_name_must_match_as_a_whole_and_case_does_not_matter(tmp_path: Path) -> None:
-    lay(tmp_path, {"OLD_MRCONSO.RRF": b"other", "MRCONSO.RRF.backup": b"other"})
+    write_files(tmp_path, {"OLD_MRCONSO.RRF": b"other", "MRCONSO.RRF.backup": b"other"})
     assert Release(tmp_path).find(PATTERN) is None
-    lay(tmp_path, {"mrconso.rrf": CONTENT})
+    write_files(tmp_path, {"mrconso.rrf": CONTENT})
     assert content(find(tmp_path)) == CONTENT
 
 
 def test_all_files_of_a_pattern_are_found_once_in_order(tmp_path: Path) -> None:
     supp = {"supp2026.xml": b"deeper", "desc2026.xml": b"in a zip"}
-    lay(
+    write_files(
         tmp_path, {"supp2026.xml.gz": gzip.compress(b"supp"), "a/mesh.zip": zipped(supp), "qual2026.txt": b""}
     )
     sources = Release(tmp_path).find_all(r"(desc|supp).*\.xml")
@@ -158,7 +158,7 @@ def test_an_empty_folder_has_no_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [1, 5, 200, -9, -8, -1])
 def test_a_truncated_gzip_is_refused_and_gets_no_checksum(tmp_path: Path, kept: int) -> None:
-    lay(tmp_path, {"MRCONSO.RRF.gz": gzip.compress(CONTENT)[:kept]})
+    write_files(tmp_path, {"MRCONSO.RRF.gz": gzip.compress(CONTENT)[:kept]})
     inputs = InputReader()
     with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or truncated: .*\(download it again\)"):
         content(find(tmp_path), inputs)
@@ -170,20 +170,20 @@ def test_a_truncated_gzip_is_refused_and_gets_no_checksum(tmp_path: Path, kept: 
 def test_a_flipped_byte_in_a_gzip_is_detected(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(CONTENT))
     packed[len(packed) // 2] ^= 0x10
-    lay(tmp_path, {"MRCONSO.RRF.gz": bytes(packed)})
+    write_files(tmp_path, {"MRCONSO.RRF.gz": bytes(packed)})
     with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or truncated"):
         content(find(tmp_path))
 
 
 def test_a_file_that_is_not_gzip_is_refused(tmp_path: Path) -> None:
-    lay(tmp_path, {"MRCONSO.RRF.gz": CONTENT})
+    write_files(tmp_path, {"MRCONSO.RRF.gz": CONTENT})
     with pytest.raises(FormatError, match=r"MRCONSO\.RRF\.gz: damaged or truncated: Not a gzipped file"):
         content(find(tmp_path))
 
 
 def test_a_damaged_piece_is_named_with_its_path(tmp_path: Path) -> None:
     whole, cut = gzip.compress(CONTENT), gzip.compress(CONTENT)[:-20]
-    lay(tmp_path, {"a.zip": zipped({"META/MRCONSO.RRF.aa.gz": whole, "META/MRCONSO.RRF.ab.gz": cut})})
+    write_files(tmp_path, {"a.zip": zipped({"META/MRCONSO.RRF.aa.gz": whole, "META/MRCONSO.RRF.ab.gz": cut})})
     with pytest.raises(FormatError, match=r"a\.zip/META/MRCONSO\.RRF\.ab\.gz: damaged or truncated"):
         content(find(tmp_path))
 
@@ -192,7 +192,7 @@ def test_a_damaged_piece_is_named_with_its_path(tmp_path: Path) -> None:
 def test_a_file_that_is_not_a_zip_is_refused(tmp_path: Path, kind: str) -> None:
     whole = zipped({"MRCONSO.RRF": CONTENT})
     damaged = {"empty": b"", "text": b"no zip at all", "cut off": whole[:-30]}[kind]
-    lay(tmp_path, {"umls.zip": damaged, "outer.zip": zipped({"META/inner.nlm": damaged})})
+    write_files(tmp_path, {"umls.zip": damaged, "outer.zip": zipped({"META/inner.nlm": damaged})})
     with pytest.raises(FormatError, match=r"^umls\.zip: not a zip archive: .*\(download it again\)"):
         Release(tmp_path / "umls.zip")
     with pytest.raises(FormatError, match=r"^outer\.zip/META/inner\.nlm: not a zip archive"):
@@ -202,7 +202,7 @@ def test_a_file_that_is_not_a_zip_is_refused(tmp_path: Path, kind: str) -> None:
 def test_a_zip_with_a_damaged_member_is_refused(tmp_path: Path) -> None:
     packed = bytearray(zipped({"MRCONSO.RRF": CONTENT}, zipfile.ZIP_STORED))
     packed[packed.index(b"invented name 7")] ^= 1
-    lay(tmp_path, {"umls.zip": bytes(packed)})
+    write_files(tmp_path, {"umls.zip": bytes(packed)})
     with pytest.raises(FormatError, match=r"umls\.zip/MRCONSO\.RRF: damaged or truncated: Bad CRC-32"):
         content(find(tmp_path))
 
@@ -211,7 +211,7 @@ def test_an_encrypted_zip_must_be_unpacked_first(tmp_path: Path) -> None:
     packed = bytearray(zipped({"MRCONSO.RRF": CONTENT}))
     for header, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         packed[packed.index(header) + flags] |= 1
-    lay(tmp_path, {"umls.zip": bytes(packed)})
+    write_files(tmp_path, {"umls.zip": bytes(packed)})
     with pytest.raises(
         FormatError, match=r"umls\.zip/MRCONSO\.RRF: cannot be unpacked: .*\(unpack it first\)"
     ):

@@ -69,20 +69,20 @@ def test_a_vocabulary_of_one_name_has_an_index(build: Build, vocabulary_of: Make
 
 
 def test_progress_is_reported_up_to_the_last_name(vocabulary: Vocabulary, tmp_path: Path) -> None:
-    told: list[tuple[str, int, int]] = []
+    reports: list[tuple[str, int, int]] = []
 
     build_index(
         vocabulary,
         NgramEncoder(),
         tmp_path / "index",
         IndexSettings(),
-        progress=lambda *args: told.append(args),
+        progress=lambda *args: reports.append(args),
     )
 
-    done = [number for _, number, _ in told]
+    done = [number for _, number, _ in reports]
     assert done == sorted(done)
-    assert told[-1] == ("names", 450, 450)
-    assert len(told) > 450 / 30
+    assert reports[-1] == ("names", 450, 450)
+    assert len(reports) > 450 / 30
 
 
 # Recall
