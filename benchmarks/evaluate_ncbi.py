@@ -1,10 +1,10 @@
-"""A whole evaluation, every name of a dictionary and every test mention: the reference code's way and ours.
+"""Time of a whole evaluation, with all names of a dictionary and all test mentions: reference and ours.
 
     python benchmarks/evaluate_ncbi.py ../shared/data/benchmarks/ncbi-disease
 
-The reference encodes the dictionary padded to 25 tokens, then one mention at a time, each against the whole
-matrix, whose scores it sorts. Ours is what `sapbert evaluate` does with an exported encoder: fp32, int8, and
-int8 once more with the vectors it kept. Each side runs once, as minutes of one kind of work vary little.
+The reference encodes the dictionary padded to 25 tokens, then one mention at a time, multiplies it with the
+whole matrix and sorts all scores. Ours is what `sapbert evaluate` does with an exported encoder: fp32, int8,
+and int8 again with cached vectors. Each side runs once, because runs of minutes vary little.
 """
 
 from __future__ import annotations

@@ -1,17 +1,25 @@
-"""Training and encoding on one GPU: the reference's way and ours in one run.
+"""Training and encoding on one GPU: reference implementation and ours in one run.
 
     python benchmarks/gpu.py --out FOLDER                        # all parts
-    python benchmarks/gpu.py --out FOLDER --parts step variants  # some of them
-    python benchmarks/gpu.py --out FOLDER --smoke                # that it runs, on a CPU in seconds
+    python benchmarks/gpu.py --out FOLDER --parts step variants  # some parts
+    python benchmarks/gpu.py --out FOLDER --smoke                # smoke test on a CPU, in seconds
 
-Needs torch, transformers and numpy. The model is a BERT-base with random weights, as speed does not ask for
-sense, and names are invented, with the lengths of real ones (`synthetic_names.py`). Parts: `ceilings` what
-this GPU can do at most; `same` loss and gradient of ours against full precision, padded; `step` the paper's
-training step, both sides; `variants` of ours; `profile` where its time goes; `kernels` of ours one by one;
-`resume` a run stopped and taken up again; `encode` names to vectors, both sides; `search` a dictionary
-embedded and searched; `epoch` the paper's whole pretraining (`training.alignment.trainer`), with its files.
-Each part writes `gpu_PART.json` on its way, and `log.txt` grows all the while, so a run that is cut short
-loses little. Each of several is a process of its own, since after an error on a GPU its process has none.
+Needs torch, transformers and numpy. The model is a BERT-base with random weights, because speed does not
+depend on them, and names are synthetic, with the lengths of real names (`synthetic_names.py`). Parts:
+
+- `ceilings`: peak throughput of this GPU
+- `same`: loss and gradient of our step compared with padded full precision
+- `step`: the paper's training step, both sides
+- `variants`: variants of our step
+- `profile`: time per kernel of our step
+- `kernels`: each of our kernels separately
+- `resume`: an interrupted and resumed training run
+- `encode`: names to vectors, both sides
+- `search`: encode and search a dictionary
+- `epoch`: the paper's whole pretraining (`training.alignment.trainer`), including its files
+
+Each part writes `gpu_PART.json` and appends to `log.txt` while it runs, so an interrupted run loses little.
+If there are several parts, each runs in its own process, because a process cannot use the GPU after an error.
 """
 
 from __future__ import annotations
@@ -48,7 +56,7 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
 
 def ceilings(bench: Bench) -> Iterator[Figures]:
-    """The matrix product and the copy that bound all else."""
+    """Throughput of a matrix product and of a copy, which bound everything else."""
     size, repeats = (8192, 20) if bench.device.type == "cuda" else (128, 2)
     left, right = (torch.randn(size, size, device=bench.device, dtype=torch.bfloat16) for _ in range(2))
     other = torch.empty(size, size * 32, device=bench.device, dtype=torch.bfloat16)
@@ -64,7 +72,7 @@ def ceilings(bench: Bench) -> Iterator[Figures]:
 
 
 def saved(bench: Bench) -> str:
-    """The folder of the model that training starts from."""
+    """Return the folder of the base model; write it if it does not exist."""
     base = bench.scratch / "base"
     if not base.exists():
         bench.model().save_pretrained(base)
@@ -73,7 +81,7 @@ def saved(bench: Bench) -> str:
 
 
 def resume(bench: Bench) -> Iterator[Figures]:
-    """Losses of a run that is stopped and goes on, against one that is not; and of that one, run again."""
+    """Compare the losses of a resumed run and of a repeated run with those of an uninterrupted run."""
     pairs, steps = bench.few_pairs, 3 * bench.size.repeats + 6
     epochs = steps * bench.size.batch / len(pairs)
     settings = TrainSettings(precision="bf16", batch_size=bench.size.batch, epochs=epochs, held_out=0)
@@ -93,14 +101,14 @@ def resume(bench: Bench) -> Iterator[Figures]:
         losses[name] = [row["loss"] for row in read_metrics(target / METRICS) if "loss" in row]
     figures: Figures = {"steps": len(losses["whole"]), "last_loss": losses["whole"][-1]}
     for name in ("again", "stopped"):
-        apart = [abs(one - other) for one, other in zip(losses[name], losses["whole"], strict=True)]
-        figures[f"largest_difference_{name}"] = max(apart)
+        differences = [abs(one - other) for one, other in zip(losses[name], losses["whole"], strict=True)]
+        figures[f"largest_difference_{name}"] = max(differences)
     bench.say(f"{figures}")
     yield figures
 
 
 def epoch(bench: Bench) -> Iterator[Figures]:
-    """The paper's pretraining whole, as `sapbert train --precision bf16` does it."""
+    """The whole pretraining of the paper, as in `sapbert train --precision bf16`."""
     took = bench.seconds(lambda: write_pairs(bench.inventor, bench.size.pairs, bench.scratch / "pairs"))
     bench.say(f"{bench.size.pairs:,} pairs made in {took:.1f} s")
     every = bench.size.checkpoint_every
@@ -154,20 +162,20 @@ def machine(bench: Bench) -> Figures:
 
 
 def run(name: str, bench: Bench) -> int:
-    """Run a part; what fails is told. Returns the status to exit with."""
+    """Run a part and log its errors; return the exit status."""
     bench.say(f"--- {name}")
     try:
         for figures in PARTS[name](bench):
-            # Again and again, so that what is killed leaves what it had.
+            # Written after each result, so that a killed process leaves its results so far.
             write_results(f"gpu_{name}", machine(bench) | figures, PACKAGES, folder=bench.out)
-    except Exception:  # noqa: BLE001 - in whatever way a driver fails
+    except Exception:  # noqa: BLE001 - drivers fail in many ways
         bench.say(traceback.format_exc())
         return 1
     return 0
 
 
-def apart(name: str, bench: Bench) -> int:
-    """Run a part in a process of its own: forked, so that modules and pairs are there."""
+def run_in_process(name: str, bench: Bench) -> int:
+    """Run a part in its own process, forked so that modules and pairs are loaded."""
     process = multiprocessing.get_context("fork").Process(target=lambda: sys.exit(run(name, bench)))
     process.start()
     process.join()
@@ -178,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for figures and log")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--seconds", type=float, default=540, help="begin nothing after so many")
+    parser.add_argument("--seconds", type=float, default=540, help="start nothing after this time")
     parser.add_argument("--smoke", action="store_true", help="tiny, on a CPU")
     options = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -186,7 +194,7 @@ def main() -> None:
     device = torch.device("cpu" if options.smoke else "cuda")
     bench = Bench(SMOKE if options.smoke else Size({}), options.out, device, options.seconds)
     bench.few_pairs  # noqa: B018 - most parts need them
-    failed, start = False, run if len(options.parts) == 1 else apart
+    failed, start = False, run if len(options.parts) == 1 else run_in_process
     for name in options.parts:
         if bench.left < 0:
             bench.say(f"no time for {name}")

@@ -1,4 +1,4 @@
-"""What the parts of `gpu.py` share: how much is measured, model and names, and ways to compute a step."""
+"""Shared by the parts of `gpu.py`: sizes, model, names, timing, and variants of a step."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ from synthetic_names import Inventor, write_pairs
 
 MAX_LENGTH, SEED = 25, 0
 SPREAD = 0.04
-"""Of random weights: as in trained ones, so that names lie apart and rounding has something to round."""
+"""Standard deviation of random weights, as in trained models, so that vectors differ and rounding matters."""
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """Sizes of the measurements."""
 
     shape: Mapping[str, int]
-    """What differs from BERT-base."""
+    """Differences from the configuration of BERT-base."""
     vocabulary: int = 30_522
     batch: int = 256
     pairs: int = 11_792_953
-    """Of the paper."""
+    """As in the paper."""
     few_pairs: int = 400_000
     steps: int = 200
-    """A turn."""
+    """Steps per turn."""
     turns: int = 3
     slow_steps: int = 12
-    """A turn of the reference."""
+    """Steps per turn of the reference."""
     repeats: int = 20
-    """Of what is measured alone."""
+    """Repetitions of single operations."""
     names: int = 2_000_000
-    """Encoded from text on."""
+    """Names to encode."""
     rows_at_once: tuple[int, ...] = (512, 528, 1024)
     slow_names: int = 10_000
-    """Encoded by the reference."""
+    """Names to encode by the reference."""
     dictionary: int = 14_800_000
     mentions: int = 70_000
     block: int = 8_192
@@ -74,7 +74,7 @@ SMOKE = Size(
 
 
 class Bench:
-    """What parts share: the model, names and pairs, clocks, the log."""
+    """The model, names, pairs, timing and log of all parts."""
 
     def __init__(self, size: Size, out: Path, device: torch.device, seconds: float) -> None:
         self.size, self.out, self.device = size, out, device
@@ -83,7 +83,7 @@ class Bench:
         self.scratch = Path(tempfile.mkdtemp(prefix="sapbert-gpu-"))
 
     def say(self, text: str) -> None:
-        """Print a line, and keep it."""
+        """Print a line and append it to the log."""
         line = f"{time.perf_counter() - self._start:7.1f} s  {text}"
         print(line, flush=True)
         with open(self.out / "log.txt", "a", encoding="utf-8") as log:
@@ -91,22 +91,22 @@ class Bench:
 
     @property
     def left(self) -> float:
-        """Seconds until no more is begun."""
+        """Seconds until nothing more is started."""
         return self._seconds - (time.perf_counter() - self._start)
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerFast:
-        """Of the invented vocabulary."""
+        """Tokenizer of the synthetic vocabulary."""
         special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
         return PreTrainedTokenizerFast(tokenizer_object=self.inventor.tokenizer(), **special)
 
     @cached_property
     def few_pairs(self) -> Pairs:
-        """Enough for everything but an epoch."""
+        """Pairs for all parts except `epoch`."""
         return write_pairs(self.inventor, self.size.few_pairs, self.scratch / "few")
 
     def model(self) -> PreTrainedModel:
-        """A BERT with random weights, the same each time."""
+        """Return a BERT with random weights, always the same."""
         torch.manual_seed(SEED)
         config = BertConfig(vocab_size=self.size.vocabulary, initializer_range=SPREAD, **self.size.shape)
         with self.device:
@@ -114,23 +114,23 @@ class Bench:
 
     @cached_property
     def kernels(self) -> Kernels:
-        """The way to compute layers here."""
+        """The fastest kernels that work on this device."""
         return select_kernels(self.model(), width=WIDTH)
 
     def batches(self, pairs: Pairs) -> Batches:
-        """In the order of `sapbert train`."""
+        """Return batches in the order of `sapbert train`."""
         rows = np.arange(len(pairs))
         return Batches(
             pairs, rows, self.tokenizer, batch_size=self.size.batch, max_length=MAX_LENGTH, seed=SEED
         )
 
     def wait(self) -> None:
-        """Until the device is done."""
+        """Wait until the device is idle."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
     def seconds(self, work: Callable[[], object]) -> float:
-        """Of the clock, until the device is done."""
+        """Return the wall-clock time of `work`, until the device is idle."""
         self.wait()
         start = time.perf_counter()
         work()
@@ -138,25 +138,25 @@ class Bench:
         return time.perf_counter() - start
 
     def median_ms(self, work: Callable[[], object]) -> float:
-        """Milliseconds of what is repeated."""
+        """Return the median time of `work` in milliseconds."""
         return median(self.seconds(work) for _ in range(self.size.repeats)) * 1000
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute our step."""
+    """One variant of our training step."""
 
     width: int = WIDTH
     kernels: bool = True
-    """Whether layers are computed by kernels of our own, where these work."""
+    """Whether to use our kernels, if they work on this device."""
     compiled: bool = True
     """Whether mining and loss are compiled by torch."""
     updating: bool = True
-    """Whether the optimizer's step is in the graph."""
+    """Whether the optimizer step is in the CUDA graph."""
     rows_multiple: int = 2
 
     def encode(self, bench: Bench, model: PreTrainedModel) -> RowEncoder:
-        """Make the encoder."""
+        """Return the encoder of this variant."""
         on_gpu = bench.device.type == "cuda"
         return RowEncoder(
             model,
@@ -169,7 +169,7 @@ class Variant:
     def step(
         self, bench: Bench, model: PreTrainedModel, optimizer: torch.optim.Optimizer | None = None
     ) -> CudaGraphStep[StepReport]:
-        """Make the step; on a GPU it takes the optimizer's steps too, if one is given and `updating`."""
+        """Return the step; on a GPU with `updating`, it includes the step of `optimizer`."""
         forward = TrainingForward(model, pad_id=0, pooling=Pooling.CLS, max_length=MAX_LENGTH, dtype=None)
         plain = AlignmentStep(forward, make_loss("ms"), MiningSettings(), bench.device, None)
         return CudaGraphStep(

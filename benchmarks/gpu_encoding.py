@@ -1,7 +1,7 @@
-"""The parts of `gpu.py` that encode: names to vectors, and a whole dictionary embedded and searched.
+"""The parts of `gpu.py` that encode names, and that encode and search a whole dictionary.
 
-The search is exact over the vectors as they are kept, in half precision: products are added up in full. Of
-some mentions the names found are held against all names, multiplied in full precision.
+The search is exact over vectors in half precision, with products accumulated in full precision. For some
+mentions, the results are compared with a search in full precision.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ WINDOW = 16_384
 WANTED = 10
 GROUP = 64
 CHUNK = 262_144
-"""Names whose scores are held at once."""
+"""Names scored at a time."""
 _LEAST = 6
-"""Seconds that a part of encoding takes."""
+"""Seconds needed to start another measurement."""
 CHECKED = 256
-"""Mentions that are searched in full precision too."""
+"""Mentions that are also searched in full precision."""
 
 
 def windows(names: Texts) -> Iterator[list[str]]:
@@ -51,7 +51,7 @@ def stream_of(bench: Bench, model: PreTrainedModel, rows: int, processes: int) -
 
 
 def encode(bench: Bench) -> Iterator[Figures]:
-    """Names a second, on the device alone and from text to vectors in memory; cosines to full precision."""
+    """Names per second, on the device alone and from text to vectors; and cosines with full precision."""
     model = bench.model()
     model.train(mode=False)
     names = texts(bench.inventor, bench.size.names)
@@ -84,13 +84,13 @@ def encode(bench: Bench) -> Iterator[Figures]:
 
 
 def _laid(bench: Bench, model: PreTrainedModel, names: Texts) -> Figures:
-    """Names a second that are tokenised and laid into rows, by the number of processes."""
+    """Names per second that are tokenised and packed into rows, by number of processes."""
     figures, most = {}, processes_for(len(names)) or 1
     for processes in (0, most // 2 or 1, most):
         if bench.left < _LEAST:
             break
         prepared = stream_of(bench, model, ROWS, processes).prepared(windows(names))
-        # Processes take a while to start.
+        # Do not time the start of the processes.
         next(prepared)
         count, start = 2 * processes or 16, perf_counter()
         laid = len(list(islice(prepared, count)))
@@ -104,7 +104,7 @@ def _laid(bench: Bench, model: PreTrainedModel, names: Texts) -> Figures:
 def _on_device(
     bench: Bench, model: PreTrainedModel, rows: int, names: Texts, reference: Tensor, few: list[str]
 ) -> Figures:
-    """How fast names are encoded that are tokenised and laid, and how well."""
+    """Throughput and accuracy of encoding names that are already tokenised and packed."""
     stream = stream_of(bench, model, rows, 0)
     with torch.inference_mode():
         cosines = (torch.cat(list(stream.on_device([few]))) * reference).sum(1)
@@ -116,7 +116,7 @@ def _on_device(
 
 
 def _end_to_end(bench: Bench, model: PreTrainedModel, names: Texts) -> Figures:
-    """From text to vectors in memory; until the first are there processes start, which many names pay for."""
+    """Throughput from text to vectors in memory, including the start of the processes."""
     processes, start = processes_for(len(names)), perf_counter()
     with torch.inference_mode():
         found = stream_of(bench, model, ROWS, processes)(windows(names))
@@ -133,7 +133,7 @@ def _end_to_end(bench: Bench, model: PreTrainedModel, names: Texts) -> Figures:
 
 
 def _device_rate(bench: Bench, stream: RowStream, names: Texts, rows: int) -> float:
-    """Names a second that the device encodes when it has them all."""
+    """Names per second that the device encodes if all are in its memory."""
     tokens = tokenize(bench.tokenizer, names.span(0, min(len(names), 8 * WINDOW)), max_length=25)
     laid = Rows.of(tokens, Pooling.CLS, pad_id=0, width=stream.encode.width)
     parts = [RowTensors.of(part, bench.device) for _, part in laid.cut(rows)]
@@ -142,13 +142,13 @@ def _device_rate(bench: Bench, stream: RowStream, names: Texts, rows: int) -> fl
         for part in parts:
             functional.normalize(stream.encode(part))
 
-    work()  # so that memory is there
+    work()  # Allocate memory before timing.
     took = bench.seconds(work)
     return sum(len(part.picks) for part in parts) / took
 
 
 def search(bench: Bench) -> Iterator[Figures]:
-    """Embed a dictionary, keep it on the device, and find the nearest names of all mentions."""
+    """Encode a dictionary to device memory, and find the nearest names of all mentions."""
     size, half = bench.size, torch.float16 if bench.device.type == "cuda" else torch.float32
     model = bench.model()
     model.train(mode=False)
@@ -196,14 +196,14 @@ def nearest(mentions: Tensor, vectors: Tensor) -> Tensor:
 
 
 def products(left: Tensor, right: Tensor) -> Tensor:
-    """Multiply in half precision and add up in full."""
+    """Multiply in half precision and accumulate in full precision."""
     if left.dtype == torch.float32:
         return left @ right.T
     return torch.mm(left, right.T, out_dtype=torch.float32)
 
 
 def top(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The best scores of each row: the best groups by their maxima hold them all."""
+    """The best scores per row, found in the groups with the highest maxima."""
     spare = -scores.shape[1] % GROUP
     if spare:
         scores = functional.pad(scores, (0, spare), value=-torch.inf)
@@ -216,13 +216,13 @@ def top(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _checked(mentions: Tensor, vectors: Tensor, found: Tensor) -> Figures:
-    """Hold what was found against all scores in full precision."""
+    """Compare the results with a search in full precision."""
     scores = [
         (mentions @ vectors[start : start + CHUNK].float().T).topk(WANTED, 1).values
         for start in range(0, len(vectors), CHUNK)
     ]
     best = torch.cat(scores, 1).topk(WANTED, 1)
-    # Names with one vector are found in any order, so scores are compared.
+    # Compare scores, because names with equal vectors are found in any order.
     reached = torch.einsum("md,mkd->mk", mentions, vectors[found].float())
     worst = (best.values - reached).abs().max().item()
     return {"checked_mentions": len(mentions), "largest_difference_of_scores": worst}

@@ -1,4 +1,4 @@
-"""The part of `gpu.py` that times kernels of ours one by one, as they are set and in other ways."""
+"""The part of `gpu.py` that times each of our kernels, with their settings and with others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPEATS = 20
 
 
 def kernels(bench: Bench) -> Iterator[Figures]:
-    """Microseconds of each kernel at the size of the paper's batch, in a graph of many of them."""
+    """Microseconds per kernel at the size of the paper's batch, measured in a CUDA graph of repetitions."""
     figures: Figures = {}
     if bench.device.type != "cuda":
         yield figures

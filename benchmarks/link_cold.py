@@ -1,10 +1,10 @@
-"""How long a user waits: `sapbert --help`, and one mention linked by a process that has just started.
+"""Start-up time: `sapbert --help`, and linking one mention in a new process.
 
     python benchmarks/link_cold.py [INDEX]
 
-The marks are 0.3 s for help, and 1.5 s for a mention on an index of some 170,000 names. What starting Python
-alone takes is measured beside them. Files are read once before the clock runs:
-the process is cold, not the disk.
+The targets are 0.3 s for help and 1.5 s for one mention with an index of about 170,000 names. The start-up
+time of Python is measured as well. A first, untimed round reads all files: the process is cold, the disk
+cache is warm.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from results import write_results
 from sapbert.artifacts import load_manifest
 from sapbert.defaults import DEFAULT, resolve_default
 
-MARKS = {"sapbert --help": 0.3, "sapbert link": 1.5}
+TARGETS = {"sapbert --help": 0.3, "sapbert link": 1.5}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("index", nargs="?", default=DEFAULT, help="by default the one that comes along")
-    parser.add_argument("--mention", default="hart atack", help="must not be a name, so that it is encoded")
+    parser.add_argument("index", nargs="?", default=DEFAULT, help="default: the bundled index")
+    parser.add_argument("--mention", default="hart atack", help="must not be a name in the index")
     parser.add_argument("--rounds", type=int, default=15)
-    told = parser.parse_args()
+    options = parser.parse_args()
     sapbert = [sys.executable, "-m", "sapbert"]
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
         "sapbert --help": [*sapbert, "--help"],
-        "sapbert link": [*sapbert, "link", "--index", told.index, told.mention],
+        "sapbert link": [*sapbert, "link", "--index", options.index, options.mention],
     }
     seconds: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(told.rounds + 1):
+    for _ in range(options.rounds + 1):
         for name, command in commands.items():
             start = time.perf_counter()
             subprocess.run(command, check=True, capture_output=True)
@@ -44,14 +44,14 @@ def main() -> None:
         name: {
             "median_seconds": round(statistics.median(found[1:]), 3),
             "best_seconds": round(min(found[1:]), 3),
-            "mark_seconds": MARKS.get(name),
+            "mark_seconds": TARGETS.get(name),
         }
         for name, found in seconds.items()
     }
     for name, found in figures.items():
         print(f"{name:<16}{found['median_seconds']:>8.3f} s  (best {found['best_seconds']:.3f})")
-    manifest = load_manifest(resolve_default(told.index, "index"), verify=False)
-    about = {"names": manifest.counts["names"], "kind": manifest.details["kind"], "rounds": told.rounds}
+    manifest = load_manifest(resolve_default(options.index, "index"), verify=False)
+    about = {"names": manifest.counts["names"], "kind": manifest.details["kind"], "rounds": options.rounds}
     write_results("link_cold", {"index": about, **figures}, ("numpy", "onnxruntime", "tokenizers", "typer"))
 
 

@@ -1,10 +1,10 @@
-"""Read UMLS and draw pairs, against the plain-Python way, at 1.5 and 15 million rows.
+"""Time and memory to read UMLS and draw pairs, compared with plain Python, at 1.5 and 15 million rows.
 
-Both sides do the same job on the same invented release (`synthetic_umls.py`): suppressed rows dropped,
-tradenames both ways, semantic types, preferred names by MRRANK, at most 50 pairs a concept; in English, as
-the paper, and with all languages. They must agree on the number of names and pairs. Each runs in a process
-of its own, whose peak memory the system reports. Ours also writes a vocabulary artifact with checksums. As a
-machine may be slower for some minutes, half of our runs come before the plain one and half after it.
+Both sides do the same on the same synthetic release (`synthetic_umls.py`): suppressed rows dropped,
+tradenames in both directions, semantic types, preferred names by MRRANK, at most 50 pairs per concept; in
+English, as in the paper, and with all languages. They must agree on the number of names and pairs. Each runs
+in its own process, whose peak memory the system reports. Ours also writes a vocabulary artifact with
+checksums. Because the speed of a machine may vary, half of our runs are before the plain one and half after.
 
     python benchmarks/read_umls.py [--rows 1500000 15000000] [--data FOLDER] [--repeat 4]
 """
@@ -91,8 +91,8 @@ def compare(meta: Path, rows: int, language: str, work: Path, repeat: int) -> di
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[1_500_000, 15_000_000])
-    parser.add_argument("--data", type=Path, help="where the invented release is kept between runs")
-    parser.add_argument("--repeat", type=int, default=4, help="runs of our side; the median counts")
+    parser.add_argument("--data", type=Path, help="folder that keeps the synthetic release between runs")
+    parser.add_argument("--repeat", type=int, default=4, help="runs of our side; the result is their median")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sapbert-bench-") as folder:
         data = options.data or Path(folder)

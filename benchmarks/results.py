@@ -1,4 +1,4 @@
-"""Where a benchmark leaves its figures, with commit, machine and versions, so that they can be judged."""
+"""Write the results of a benchmark with commit, machine and package versions."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Load a service from another process: steady requests, one very long request, and a flood.
+"""Load test of the service: a steady rate of requests, one very long request, and overload.
 
     python benchmarks/serve.py [INDEX] [--seconds 60] [--rate 150] [--workers 1]
 
-Mentions are names of the index with a letter changed, each asked once, so that every one is encoded and
-searched. Requests are sent at fixed times whether or not earlier ones were answered, and latency counts from
-the time a request was due: a service that falls behind cannot hide it. The marks: at 150 requests a second
-99 % within 150 ms and no error; 10,000 mentions in one request in bounded memory; of a flood, what is too
-much is answered 503 within a second, and a request after it as fast as before it.
+Mentions are names of the index with one letter changed, each sent once, so that every mention is encoded and
+searched. Requests are sent at fixed times whether or not earlier ones were answered, and latency is measured
+from the scheduled time, so that it includes queueing. Targets: at 150 requests per second, 99 % within 150 ms
+and no errors; 10,000 mentions in one request in bounded memory; under overload, excess requests are answered
+with 503 within a second, and later requests are as fast as before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WARM = 200
 
 @dataclass
 class Answered:
-    """One request: when it was due, and what came of it."""
+    """The response to one request, with its latency from the scheduled time."""
 
     seconds: float
     status: int
@@ -48,7 +48,7 @@ class Answered:
 
 
 class Client:
-    """Keeps connections open and sends requests on whichever is free."""
+    """HTTP client with a pool of open connections."""
 
     def __init__(self, port: int, connections: int) -> None:
         self._port = port
@@ -61,7 +61,7 @@ class Client:
         """Link mentions; a connection that breaks is status 0."""
         connection = await self._free.get()
         if connection is not None and connection[0].at_eof():
-            connection = None  # it was idle so long that the service hung up
+            connection = None  # The service closed an idle connection.
         try:
             reader, writer = connection or await asyncio.open_connection("127.0.0.1", self._port)
             body = json.dumps({"mentions": mentions}).encode()
@@ -136,7 +136,7 @@ class Server:
         assert self._process.stderr is not None
         line = self._process.stderr.readline()
         self.port = int(line.split(" ")[0].rpartition(":")[2])
-        # Whoever writes logs must be read, or waits.
+        # Read the log, or the service blocks when the pipe is full.
         self._reader = subprocess.Popen(["cat"], stdin=self._process.stderr, stdout=subprocess.DEVNULL)
 
     def _pids(self) -> list[int]:
@@ -144,7 +144,7 @@ class Server:
         return [self._process.pid, *map(int, children)]
 
     def cpu_seconds(self) -> float:
-        """Return what all its processes have used."""
+        """Return the CPU time of all its processes."""
         ticks = 0
         for pid in self._pids():
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -152,7 +152,7 @@ class Server:
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def peak_mb(self) -> float:
-        """Return the most memory that a process had at once, of the largest process."""
+        """Return the peak memory of the largest of its processes."""
         found = []
         for pid in self._pids():
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -160,7 +160,7 @@ class Server:
         return round(max(found), 1)
 
     def stop(self) -> None:
-        """Stop it and wait for its end."""
+        """Stop the service and wait until it has ended."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
         self._reader.wait(10)
@@ -174,8 +174,8 @@ async def until_ready(client: Client) -> None:
     raise SystemExit("the service did not start")
 
 
-async def measure(server: Server, told: argparse.Namespace) -> dict[str, Any]:
-    mentions = misspelt(resolve_default(told.index, "index"))
+async def measure(server: Server, options: argparse.Namespace) -> dict[str, Any]:
+    mentions = misspelt(resolve_default(options.index, "index"))
     client = Client(server.port, 200)
     await until_ready(client)
 
@@ -185,10 +185,10 @@ async def measure(server: Server, told: argparse.Namespace) -> dict[str, Any]:
     await asyncio.gather(*(one(time.perf_counter()) for _ in range(WARM)))
     figures: dict[str, Any] = {}
     cpu = server.cpu_seconds()
-    answers = await steady(told.rate, told.seconds, one)
+    answers = await steady(options.rate, options.seconds, one)
     figures["steady"] = {
-        "rate": told.rate,
-        "seconds": told.seconds,
+        "rate": options.rate,
+        "seconds": options.seconds,
         **summary(answers),
         "cpu_ms_a_request": round(1000 * (server.cpu_seconds() - cpu) / len(answers), 2),
         "peak_mb": server.peak_mb(),
@@ -229,19 +229,19 @@ async def flood(server: Server, one: Callable[[float], Awaitable[Answered]]) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("index", nargs="?", default=DEFAULT, help="by default the one that comes along")
+    parser.add_argument("index", nargs="?", default=DEFAULT, help="default: the bundled index")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rate", type=float, default=150)
     parser.add_argument("--workers", type=int, default=1)
-    told = parser.parse_args()
-    server = Server(told.index, told.workers)
+    options = parser.parse_args()
+    server = Server(options.index, options.workers)
     try:
-        figures = asyncio.run(measure(server, told))
+        figures = asyncio.run(measure(server, options))
     finally:
         server.stop()
     print(json.dumps(figures, indent=2))
-    manifest = load_manifest(resolve_default(told.index, "index"), verify=False)
-    about = {"names": manifest.counts["names"], "kind": manifest.details["kind"], "workers": told.workers}
+    manifest = load_manifest(resolve_default(options.index, "index"), verify=False)
+    about = {"names": manifest.counts["names"], "kind": manifest.details["kind"], "workers": options.workers}
     write_results("serve", {"index": about, **figures}, ("fastapi", "numpy", "onnxruntime", "uvicorn"))
 
 

@@ -1,9 +1,9 @@
-"""Find names by spelling: ours against scikit-learn's matrices, on the same names and mentions.
+"""N-gram search: ours compared with scikit-learn's matrices, on the same names and mentions.
 
     python benchmarks/spelling.py ../shared/data/vocabularies [--names 225000]
 
-Names are drawn from real vocabularies; mentions are names with a tenth of their characters dropped. Times are
-CPU seconds, which a busy machine disturbs less. Both sides must agree on every cosine.
+Names are from real vocabularies; mentions are names with a tenth of their characters removed. Times are CPU
+seconds, which depend less on other load. Both sides must agree on every cosine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Invented names with the token lengths of real ones, as many as asked for, and a tokenizer for them.
+"""Synthetic names with the token lengths of real names, and a tokenizer for them.
 
-Every piece of a name is a token of the vocabulary: it ends in a letter that no piece has inside, so the
-tokenizer, which is greedy, finds the pieces that were put together. Lengths are those of 210,000 names of
-open vocabularies under BERT's tokenizer, cut at 25, tilted to the 9.4 tokens that names of UMLS average.
+Names are made of word pieces, each a token of the vocabulary. A piece ends in a letter that is never inside a
+piece, so the greedy tokenizer finds exactly these pieces. Lengths are those of 210,000 names of open
+vocabularies with BERT's tokenizer, truncated at 25, reweighted to the mean of UMLS names, 9.4 tokens.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PER_MILLE = [
 MEAN_TOKENS = 9.4
 CONTINUED = 0.45
 """Share of tokens that continue a word."""
-NAMES_A_CONCEPT = 4
+NAMES_PER_CONCEPT = 4
 _CHUNK = 250_000
 
 
 class Inventor:
-    """Makes names of the pieces of one vocabulary."""
+    """Generates names from the word pieces of one vocabulary."""
 
     def __init__(self, vocabulary: int = 30_522, *, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
@@ -46,7 +46,7 @@ class Inventor:
         self._lengths = _tilted(np.array(PER_MILLE, float), MEAN_TOKENS)
 
     def tokenizer(self) -> Tokenizer:
-        """WordPiece over these pieces, set up as BERT's."""
+        """Return a WordPiece tokenizer with these pieces, configured like BERT's."""
         tokens = [*SPECIAL, *self.words, *(f"##{ending}" for ending in self.endings)]
         numbered = {token: number for number, token in enumerate(tokens)}
         made = Tokenizer(models.WordPiece(numbered, unk_token=SPECIAL[1]))
@@ -56,7 +56,7 @@ class Inventor:
         return made
 
     def names(self, count: int) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
-        """Yield names in pieces: their bytes end to end, and how many each has."""
+        """Yield blocks of names: their concatenated bytes, and the length of each name."""
         for start in range(0, count, _CHUNK):
             yield self._some(min(_CHUNK, count - start))
 
@@ -65,7 +65,7 @@ class Inventor:
         sizes = rng.choice(len(self._lengths), count, p=self._lengths) - 2
         first = np.cumsum(sizes) - sizes
         total = int(sizes.sum())
-        # Squared, so that some pieces are in many names, as in real ones.
+        # Squared, so that some pieces are frequent, as in real names.
         drawn = rng.random(total) ** 2
         forms = words + (drawn * words).astype(np.int64)
         ending = rng.random(total) < CONTINUED
@@ -89,7 +89,7 @@ class Inventor:
 
 
 def _tilted(weights: NDArray[np.float64], mean: float) -> NDArray[np.float64]:
-    """Weigh lengths by a power of the length such that they average `mean`."""
+    """Reweight lengths exponentially so that their mean is `mean`."""
     lengths, low, high = np.arange(len(weights)), -1.0, 1.0
     for _ in range(60):
         tilt = (low + high) / 2
@@ -100,26 +100,26 @@ def _tilted(weights: NDArray[np.float64], mean: float) -> NDArray[np.float64]:
 
 
 def texts(inventor: Inventor, count: int) -> Texts:
-    """Make so many names in memory."""
+    """Return `count` names in memory."""
     parts = list(inventor.names(count))
     data = np.frombuffer(b"".join(part for part, _ in parts), np.uint8)
     return Texts(data, np.concatenate([[0], np.cumsum(np.concatenate([sizes for _, sizes in parts]))]))
 
 
 def write_pairs(inventor: Inventor, pairs: int, target: Path) -> Pairs:
-    """Write so many pairs: every two of the four names of each concept."""
-    sides = np.stack(np.triu_indices(NAMES_A_CONCEPT, 1), axis=1)
+    """Write a number of pairs: all combinations of the four names of each concept."""
+    sides = np.stack(np.triu_indices(NAMES_PER_CONCEPT, 1), axis=1)
     concepts = -(-pairs // len(sides))
     with create(target) as draft:
         with TextsWriter(draft.path / "names.npy", draft.path / "offsets.npy") as names:
-            for data, sizes in inventor.names(concepts * NAMES_A_CONCEPT):
+            for data, sizes in inventor.names(concepts * NAMES_PER_CONCEPT):
                 names.append(data, sizes)
         with TextsWriter(draft.path / "concept_ids.npy", draft.path / "concept_offsets.npy") as ids:
             numbered = [f"x:{number}".encode() for number in range(concepts)]
             ids.append(b"".join(numbered), np.array([len(one) for one in numbered]))
-        rows = np.arange(concepts)[:, None, None] * NAMES_A_CONCEPT + sides
+        rows = np.arange(concepts)[:, None, None] * NAMES_PER_CONCEPT + sides
         for name, array, width in (
-            ("concepts", np.repeat(np.arange(concepts, dtype=np.int32), NAMES_A_CONCEPT), None),
+            ("concepts", np.repeat(np.arange(concepts, dtype=np.int32), NAMES_PER_CONCEPT), None),
             ("pairs", rows.reshape(-1, 2)[:pairs], 2),
             ("homonyms", np.empty((0, 2), np.int32), 2),
         ):

@@ -1,8 +1,8 @@
-"""Make an invented UMLS release of any size: MRCONSO, MRREL, MRSTY and MRRANK in the real column layout.
+"""Generate a synthetic UMLS release of any size: MRCONSO, MRREL, MRSTY and MRRANK in the real column layout.
 
-UMLS may not be passed on, so speed is measured on invented names. What the cost of reading depends on
-is kept close to 2020AA: 128 bytes and some 38 characters of name a row, 3.5 rows a concept with a long
-tail (a few concepts have hundreds), seven rows in ten English, one row in fifteen suppressed, names
+UMLS cannot be redistributed, so speed is measured with synthetic names. The properties that determine the
+cost of reading are close to 2020AA: 128 bytes and about 38 characters of name per row, 3.5 rows per concept
+with a long tail (a few concepts have hundreds), 70 % of rows in English, one row in fifteen suppressed, names
 repeated by several sources, and a tradename link for one concept in twenty-five.
 """
 
@@ -45,7 +45,7 @@ SEMANTIC_TYPES = [
     ("T061", "B1.3.1.3", "Therapeutic or Preventive Procedure"),
 ]
 CHUNK = 100_000
-"""Concepts made at a time."""
+"""Concepts generated at a time."""
 
 
 def _words(rng: np.random.Generator, count: int) -> pl.Series:
@@ -87,7 +87,7 @@ def _words(rng: np.random.Generator, count: int) -> pl.Series:
 
 
 def _names(rng: np.random.Generator, words: pl.Series, concept: np.ndarray) -> pl.Series:
-    """Names of some five words; one in seven repeats its concept's first words, as true synonyms do."""
+    """Names of about five words; one in seven repeats the first words of its concept, like real synonyms."""
     rows = len(concept)
     zipf = (len(words) ** rng.random((rows, 9))).astype(np.int64) - 1
     shared = (concept[:, None] * 7919 + np.arange(9)) * 104_729 % len(words)
@@ -168,7 +168,7 @@ def _sty(rng: np.random.Generator, first: int, concepts: int) -> pl.DataFrame:
 
 
 def make_release(folder: Path, *, rows: int, seed: int = 33) -> Path:
-    """Write the four files under `folder` (unless they are there) and return it."""
+    """Write the four files to `folder`, unless they exist, and return it."""
     if (folder / "MRRANK.RRF").exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)

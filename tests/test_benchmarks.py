@@ -1,15 +1,32 @@
-"""Small runs of benchmarks that cannot run completely here, so that they work where needed."""
+"""Smoke tests of the benchmark scripts."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
+SCRIPTS = sorted((ROOT / "benchmarks").rglob("*.py"))
 MISSING = ("polars", "typer", "faiss", "xxhash", "pytorch_metric_learning", "scipy")
-"""Packages that a bare GPU machine lacks."""
+"""Packages that a GPU machine may lack."""
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_every_name_that_a_benchmark_imports_from_the_package_exists(script: Path) -> None:
+    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+        source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+        # The kernels need Triton.
+        if isinstance(node, ast.ImportFrom) and source.startswith("sapbert") and "kernels" not in source:
+            module = importlib.import_module(source)
+            for name in node.names:
+                if not hasattr(module, name.name):
+                    importlib.import_module(f"{source}.{name.name}")
 
 
 def test_the_gpu_benchmark_runs_without_a_gpu_and_on_a_bare_machine(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""The paper's released way on a GPU, written anew with torch and transformers alone, for `gpu.py`.
+"""The paper's released code on a GPU, reimplemented with torch and transformers only, for `gpu.py`.
 
-Every name is padded to 25 tokens. A training step encodes left and right names in two passes in fp16 with a
-scaled gradient, lists all triplets of the batch to mine them, as pytorch-metric-learning does, and reads its
-loss. Names are encoded in fp32.
+Every name is padded to 25 tokens. A training step encodes left and right names in two passes in fp16 with
+gradient scaling, enumerates all triplets of the batch for mining, as pytorch-metric-learning does, and reads
+the loss. Names are encoded in fp32.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from sapbert.tokens.batching import TokenRows
-from sapbert.training.alignment.batches import Batch
+from sapbert.training.alignment.batches import PairBatch
 
 WIDTH = 25
 MARGIN, POSITIVE_SCALE, NEGATIVE_SCALE, OFFSET = 0.2, 1.0, 60.0, 0.5
 
 
 class PaddedStep:
-    """Trains a model as the reference does; on a CPU in full precision."""
+    """Trains a model like the reference; on a CPU in full precision."""
 
     def __init__(self, model: PreTrainedModel, *, half: bool) -> None:
         self.model, self._half = model, half
         self._optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01)
         self._scaler = torch.amp.GradScaler(model.device.type, enabled=half)
 
-    def run(self, batches: Iterable[Batch]) -> None:
-        """Take a step a batch."""
+    def run(self, batches: Iterable[PairBatch]) -> None:
+        """Run one step per batch."""
         for batch in batches:
             self(batch)
 
-    def __call__(self, batch: Batch) -> float:
-        """Take a step; returns the loss."""
+    def __call__(self, batch: PairBatch) -> float:
+        """Run one step and return the loss."""
         self._optimizer.zero_grad()
         loss = self.loss(batch)
         self._scaler.scale(loss).backward()
@@ -44,8 +44,8 @@ class PaddedStep:
         self._scaler.update()
         return float(loss.item())
 
-    def loss(self, batch: Batch) -> Tensor:
-        """Encode both sides and take the loss of the hard pairs."""
+    def loss(self, batch: PairBatch) -> Tensor:
+        """Encode both sides and return the loss of the hard pairs."""
         device = self.model.device
         half = len(batch.labels) // 2
         with torch.autocast(device.type, torch.float16, enabled=self._half):
@@ -65,7 +65,7 @@ def encode_padded(model: PreTrainedModel, tokens: TokenRows, rows: np.ndarray) -
 
 
 def multi_similarity(names: Tensor, labels: Tensor) -> Tensor:
-    """The multi-similarity loss over the pairs of all triplets within the margin, each triplet listed."""
+    """Multi-similarity loss over the pairs of all triplets within the margin, which are enumerated."""
     same = labels[:, None] == labels
     itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     triplets = (same & ~itself)[:, :, None] & ~same[:, None, :]  # (n, n, n)

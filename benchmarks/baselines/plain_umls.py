@@ -1,8 +1,7 @@
-"""Read UMLS and draw pairs the plain way: lines, split, set, dict of lists, combinations, sample.
+"""Read UMLS and draw pairs in plain Python, like the reference code.
 
-What most copies of the reference do, with its faults mended where they change the result (all
-tradenames are kept, sampling is seeded). Run as `python plain_umls.py META LANGUAGE OUT.txt REPORT.json`,
-where LANGUAGE is a code of UMLS or `all`.
+Bugs that change the result are fixed: all tradenames are kept, and sampling is seeded. Run as
+`python plain_umls.py META LANGUAGE OUT.txt REPORT.json`, where LANGUAGE is a UMLS code or `all`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The training step of the paper's released code of 2021, written anew on today's libraries.
+"""The training step of the paper's released code of 2021, reimplemented with current libraries.
 
 Every name is padded to 25 tokens, the left and the right names of a batch are encoded in two passes, and
-pytorch-metric-learning mines all triplets and takes the multi-similarity loss. Names are tokenised by
-transformers, in the workers of a `DataLoader` where there are any.
+pytorch-metric-learning mines all triplets and computes the multi-similarity loss. Names are tokenised by
+transformers, in the workers of a `DataLoader` if there are any.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PairTexts(Dataset[tuple[str, str, int]]):
 
 
 class Reference:
-    """Trains a model as the reference does."""
+    """Trains a model like the reference."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Reference:
         self._optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01)
 
     def run(self, start: int, stop: int) -> Iterator[float]:
-        """Take the steps from `start` to `stop`; yields the losses."""
+        """Run the steps from `start` to `stop` and yield the losses."""
         loader = DataLoader(
             PairTexts(self._pairs),
             batch_sampler=[group.tolist() for group in self._batches.numbers(start, stop)],
