@@ -74,7 +74,7 @@ def test_an_unknown_source_is_refused_with_a_list_of_known_ones(tmp_path: Path) 
 
 @pytest.mark.parametrize("weight", [-1, float("inf"), float("nan")])
 def test_a_weight_must_be_at_least_0(weight: float) -> None:
-    with pytest.raises(ConfigError, match="weight of LAY"):
+    with pytest.raises(ConfigError, match="weight of source LAY"):
         PairSettings(weights={"LAY": weight})
 
 

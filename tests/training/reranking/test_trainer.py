@@ -163,7 +163,7 @@ def test_a_run_is_not_resumed_with_other_examples(tiny_base: Path, tmp_path: Pat
 def test_mentions_without_a_right_candidate_are_not_trained_on(tiny_base: Path, tmp_path: Path) -> None:
     whole = labelled()
     wrong = [replace(own, is_right=(False,) * len(own.is_right)) for own in whole.examples]
-    with pytest.raises(SapbertError, match="no mention to learn from has a right candidate"):
+    with pytest.raises(SapbertError, match="no training mention has a right candidate"):
         train_reranker(replace(whole, examples=wrong), str(tiny_base), tmp_path / "m", settings(), device=CPU)
     half = replace(whole, examples=[*whole.examples[:10], *wrong[10:]])
     run = reranker._Reranking(half, str(tiny_base), settings(held_out=0), CPU)
