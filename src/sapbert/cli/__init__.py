@@ -1,1 +1,1 @@
-"""The command line: one verb a stage, each thin — parse, call, report."""
+"""The command line: one module per command, each thin: parse, call, report."""

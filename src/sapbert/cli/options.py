@@ -30,14 +30,14 @@ Command = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
-class Given(Generic[Settings]):
+class ExplicitOptions(Generic[Settings]):
     """The options of a settings dataclass that the user typed, without defaults.
 
-    A command takes `Given[TrainSettings]` instead of `TrainSettings` if a typed value and a default differ in
-    effect: a recipe overrides defaults, typed options override the recipe.
+    A command takes `ExplicitOptions[TrainSettings]` instead of `TrainSettings` if a typed value and a default
+    differ in effect: a recipe overrides defaults, typed options override the recipe.
     """
 
-    options: Mapping[str, Any]
+    values: Mapping[str, Any]
     """Field name → value."""
 
 
@@ -80,7 +80,7 @@ class _Expansion:
 
     name: str
     annotation: Any
-    """A settings dataclass, or `Given` of one."""
+    """A settings dataclass, or `ExplicitOptions` of one."""
     without: frozenset[str]
 
     @property
@@ -90,7 +90,7 @@ class _Expansion:
 
     @property
     def only_typed(self) -> bool:
-        return get_origin(self.annotation) is Given
+        return get_origin(self.annotation) is ExplicitOptions
 
     def build(self, context: typer.Context, arguments: Mapping[str, Any]) -> Any:
         """Make the settings from the command line."""
@@ -101,7 +101,7 @@ class _Expansion:
                 continue
             value, container = arguments[self._key(field)], _container(hint)
             values[field.name] = value if container is None else container(value)
-        return Given(values) if self.only_typed else self.settings(**values)
+        return ExplicitOptions(values) if self.only_typed else self.settings(**values)
 
     def options(self, groups: Mapping[str, str]) -> Iterator[inspect.Parameter]:
         """Yield the options, as parameters that typer understands."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sapbert.cli.options import Given, with_options
+from sapbert.cli.options import ExplicitOptions, with_options
 from sapbert.cli.output import forbid_overwriting_input
 from sapbert.cli.parameters import Base, Prefix, Recipe, TrainingMentions, VocabularyPath
 from sapbert.cli.training.run import TrainingOutput, monitored, recipe_settings
@@ -26,7 +26,7 @@ def biosyn(
     mentions: TrainingMentions,
     base: Base,
     output: TrainingOutput,
-    given: Given[BiosynSettings],
+    explicit: ExplicitOptions[BiosynSettings],
     prefix: Prefix = None,
     recipe: Recipe = None,
 ) -> None:
@@ -37,7 +37,7 @@ def biosyn(
     `index`, `link` and `evaluate` use with the model. Ctrl-C finishes the step and saves a checkpoint;
     --resume continues from it.
     """
-    settings = recipe_settings(recipe, given, BiosynSettings)
+    settings = recipe_settings(recipe, explicit, BiosynSettings)
     with needing("train"):
         from sapbert.training.biosyn.trainer import train_biosyn
         from sapbert.training.distributed import local_device

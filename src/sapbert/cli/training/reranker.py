@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.options import Given, with_options
+from sapbert.cli.options import ExplicitOptions, with_options
 from sapbert.cli.output import forbid_overwriting_input
 from sapbert.cli.parameters import Base, IndexPath, Prefix, Recipe, TrainingMentions
 from sapbert.cli.training.run import TrainingOutput, monitored, recipe_settings
@@ -34,7 +34,7 @@ def reranker(
     mentions: TrainingMentions,
     base: Base,
     output: TrainingOutput,
-    given: Given[RerankerSettings],
+    explicit: ExplicitOptions[RerankerSettings],
     context_column: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Column of --mentions with the text around a mention."),
@@ -48,7 +48,7 @@ def reranker(
     candidates first. `sapbert export` prepares it for `link --reranker`. Ctrl-C finishes the step and saves a
     checkpoint; --resume continues from it.
     """
-    settings = recipe_settings(recipe, given, RerankerSettings)
+    settings = recipe_settings(recipe, explicit, RerankerSettings)
     with needing("train"):
         from sapbert.training.distributed import local_device
         from sapbert.training.reranking.trainer import train_reranker

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sapbert.cli.options import Given
+from sapbert.cli.options import ExplicitOptions
 from sapbert.cli.parameters import Out, Overwrite, Resume, TensorBoard
 from sapbert.resumable import run_folder
 from sapbert.settings_file import Settings, combine_settings, read_settings_file
@@ -35,10 +35,12 @@ class TrainingOutput:
     overwrite: Overwrite = False
 
 
-def recipe_settings(recipe: Path | None, given: Given[Settings], settings: type[Settings]) -> Settings:
+def recipe_settings(
+    recipe: Path | None, explicit: ExplicitOptions[Settings], settings: type[Settings]
+) -> Settings:
     """Combine the recipe with the options that the user typed, which take precedence."""
     values = read_settings_file(recipe, settings) if recipe else {}
-    return combine_settings(values, given.options, settings)
+    return combine_settings(values, explicit.values, settings)
 
 
 @contextmanager

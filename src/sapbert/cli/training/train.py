@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sapbert.cli.options import Given, with_options
+from sapbert.cli.options import ExplicitOptions, with_options
 from sapbert.cli.output import forbid_overwriting_input
 from sapbert.cli.parameters import Base, PairsPath, Recipe
 from sapbert.cli.training.run import TrainingOutput, monitored, recipe_settings
@@ -28,7 +28,7 @@ def train(
     pairs: PairsPath,
     base: Base,
     output: TrainingOutput,
-    given: Given[TrainSettings],
+    explicit: ExplicitOptions[TrainSettings],
     recipe: Recipe = None,
 ) -> None:
     """Train an encoder by self-alignment (SapBERT).
@@ -37,8 +37,8 @@ def train(
     pretraining. Ctrl-C finishes the step and saves a checkpoint; --resume continues from it. Under torchrun,
     several processes share each batch.
     """
-    settings = recipe_settings(recipe, given, TrainSettings)
-    _forbid_unused(given.options, settings)
+    settings = recipe_settings(recipe, explicit, TrainSettings)
+    _forbid_unused(explicit.values, settings)
     with needing("train"):
         from sapbert.training.alignment import trainer
         from sapbert.training.distributed import local_device

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapbert.cli.options import Given, with_options
+from sapbert.cli.options import ExplicitOptions, with_options
 from sapbert.cli.output import forbid_overwriting_input, progress_bar, quantity, report_manifest
 from sapbert.cli.parameters import LABELLED_MENTIONS, Output, Prefix
 from sapbert.errors import ConfigError
@@ -29,7 +29,7 @@ def pairs(
         ),
     ],
     output: Output,
-    settings: Given[PairSettings],
+    explicit: ExplicitOptions[PairSettings],
     mentions: Annotated[
         Path | None,
         typer.Option(help=f"{LABELLED_MENTIONS}: pair each mention with the names of its concept."),
@@ -51,7 +51,7 @@ def pairs(
     if mentions is not None and kind != VOCABULARY:
         raise ConfigError(f"--mentions needs a vocabulary, but {source} is {kind}")
     drawn = kind == VOCABULARY and mentions is None
-    _forbid(settings.options if not drawn else ["prefix"] if prefix is not None else [])
+    _forbid(explicit.values if not drawn else ["prefix"] if prefix is not None else [])
     if kind == artifact.KIND:
         _write_text(artifact.Pairs.open(source), output)
         return
@@ -61,7 +61,7 @@ def pairs(
         elif mentions is not None:
             made = _pair_mentions(source, mentions, output, prefix)
         else:
-            made = _draw(source, output, PairSettings(**settings.options), progress)
+            made = _draw(source, output, PairSettings(**explicit.values), progress)
     report_manifest(made.manifest, output)
 
 
