@@ -17,7 +17,6 @@ release = version = __version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "command_pages",
 ]
 exclude_patterns = ["_build"]
@@ -32,3 +31,4 @@ autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
+suppress_warnings = ["ref.python"]  # several classes have an attribute of the same name
