@@ -141,7 +141,7 @@ def test_the_default_encoder_can_be_exported_to_weights_and_evaluated(
     names = ["heart attack", "fever", "chronic renal failure"]
     vectors = TransformerEncoder.open(tmp_path / "model", device="cpu").encode(names)
     assert (vectors * OnnxEncoder.open(home / "encoder").encode(names)).sum(axis=1).min() > 0.98
-    assert "exported already; --format huggingface" in refused(
+    assert "already exported; --format huggingface" in refused(
         sapbert("export", "default", "-o", tmp_path / "again")
     )
     assert "leave other options out" in refused(
