@@ -1,4 +1,4 @@
-"""Small evaluation sets: a dictionary, mentions, and a ranker told what to answer."""
+"""Small evaluation sets: a dictionary, mentions, and a ranker with given answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ranker_answering(answers: Mapping[str, Sequence[str]]) -> RankerFactory:
 def scored(answers: Mapping[str, Sequence[tuple[str, float]]]) -> RankerFactory:
     """A ranker that answers each mention with the names and scores given, best first."""
 
-    class Told:
+    class FixedRanker:
         def __init__(self, names: Sequence[str]) -> None:
             self._rows = {name: row for row, name in enumerate(names)}
 
@@ -58,7 +58,7 @@ def scored(answers: Mapping[str, Sequence[tuple[str, float]]]) -> RankerFactory:
             return scores, rows
 
     def build(names: Sequence[str]) -> Ranker:
-        return Told(names)
+        return FixedRanker(names)
 
     return build
 

@@ -25,7 +25,7 @@ def write(evaluation: Evaluation, path: Path) -> Path:
     return path
 
 
-def test_a_comparison_tells_what_was_gained_and_lost() -> None:
+def test_a_comparison_lists_gained_and_lost_mentions() -> None:
     (found,) = compare(
         System("a", (run(hot="tin ear", mossy="fever"),)), System("b", (run(tin="moss lung"),))
     )
@@ -73,7 +73,7 @@ def test_a_system_is_not_better_than_itself() -> None:
     assert found.changed.height == 0
 
 
-def test_other_mentions_cannot_be_compared() -> None:
+def test_runs_with_different_mentions_cannot_be_compared() -> None:
     other = small_set(NAMES, mentions(("hot", "F")))
 
     with pytest.raises(ConfigError, match="a and b were not evaluated on the same mentions"):

@@ -37,7 +37,7 @@ def strict_ranks(rows: Sequence[tuple[str, str]], answers: Answers) -> list[int 
     return results_of(rows, answers)["strict_rank"].to_list()
 
 
-def test_the_rank_is_that_of_the_first_right_candidate() -> None:
+def test_the_rank_is_that_of_the_first_correct_candidate() -> None:
     assert ranks([("hot", "F")], {"hot": ["ear", "fever", "heat"]}) == [2]
     assert ranks([("hot", "F")], {"hot": ["ear", "tin ear"]}) == [None]
 
@@ -47,7 +47,7 @@ def test_any_gold_id_and_any_id_of_a_name_are_enough() -> None:
     assert ranks([("hot", "X+H")], {"hot": ["heat"]}) == [1]
 
 
-def test_a_composite_mention_is_right_where_its_last_part_is() -> None:
+def test_a_composite_mention_is_correct_at_the_rank_of_its_worst_part() -> None:
     answers = {"moss": ["moss lung"], "tin": ["fever", "ear", "tin ear"]}
 
     assert ranks([("moss|tin", "M|T")], answers) == [3]
@@ -55,7 +55,7 @@ def test_a_composite_mention_is_right_where_its_last_part_is() -> None:
     assert ranks([("moss|unknown", "M|T")], answers) == [None]
 
 
-def test_by_the_strict_rule_a_name_of_two_concepts_is_not_right() -> None:
+def test_by_the_strict_rule_an_ambiguous_name_is_not_correct() -> None:
     assert strict_ranks([("hot", "F")], {"hot": ["heat", "fever"]}) == [2]
     assert strict_ranks([("hot", "F|H")], {"hot": ["heat", "fever"]}) == [1]
 
@@ -72,13 +72,13 @@ def test_a_gold_id_that_no_name_has_makes_a_mention_wrong_and_uncovered() -> Non
     assert figures.coverage == 0.5
 
 
-def test_a_mention_counts_as_often_as_it_stands_there() -> None:
+def test_a_mention_counts_as_often_as_it_occurs() -> None:
     rows = [("hot", "F"), ("hot", "F"), ("cold", "T")]
 
     assert compute_metrics(results_of(rows, {"hot": ["fever"]})).accuracy[1] == pytest.approx(2 / 3)
 
 
-def test_mentions_without_gold_are_nil_and_count_for_nothing_else() -> None:
+def test_mentions_without_gold_ids_count_only_for_nil_metrics() -> None:
     rows = [("hot", "F"), ("blue", "-1"), ("green", ""), ("red", "cui-less")]
     found = results_of(rows, {"hot": ["fever"], "red": ["ear"]})
 
@@ -93,7 +93,7 @@ def test_mentions_without_gold_are_nil_and_count_for_nothing_else() -> None:
     assert list(correct_at(found, 1)) == [1]
 
 
-def test_nothing_to_divide_by_is_no_figure() -> None:
+def test_a_metric_with_a_zero_denominator_is_none() -> None:
     figures = compute_metrics(results_of([("blue", "-1")], {"blue": ["ear"]}))
 
     assert figures.accuracy == {1: None, 5: None}
@@ -107,7 +107,7 @@ def test_candidates_beyond_the_depth_are_not_found() -> None:
     assert compute_metrics(results_of([("hot", "F")], answers)).mrr == pytest.approx(1 / 3)
 
 
-def test_figures_by_type_and_by_what_was_seen() -> None:
+def test_metrics_by_type_and_by_seen_in_training() -> None:
     test = mentions(("hot", "F"), ("mossy", "M"), ("hot", "T"), type=["Disease", "Lung", "Disease"])
     train = mentions(("hot", "F"))
     found = evaluate(
@@ -125,7 +125,7 @@ def test_figures_by_type_and_by_what_was_seen() -> None:
     }
 
 
-def test_of_folds_every_share_is_the_mean_of_the_folds_shares() -> None:
+def test_with_folds_every_metric_is_the_mean_over_folds() -> None:
     found = results_of(
         [("hot", "F"), ("hot", "F"), ("hot", "F"), ("hot", "X"), ("blue", "-1")], {"hot": ["ear", "fever"]}
     ).with_columns(fold=pl.Series(["0", "0", "0", "1", "2"]))
@@ -137,7 +137,7 @@ def test_of_folds_every_share_is_the_mean_of_the_folds_shares() -> None:
     assert (figures.mrr, figures.coverage) == (0.25, 0.5)
 
 
-def test_results_have_the_columns_they_promise() -> None:
+def test_results_have_the_documented_columns() -> None:
     found = results_of([("moss|tin", "M|T")], {"moss": ["ear"]})
 
     assert tuple(found.columns) == ("dictionary", *RESULTS, "rank", "strict_rank")
@@ -191,7 +191,7 @@ def slow_rank(
 
 
 @given(worlds())
-def test_figures_agree_with_slow_loops(
+def test_metrics_agree_with_slow_loops(
     world: tuple[dict[str, str], list[tuple[str, str]], dict[str, list[str]]],
 ) -> None:
     names, rows, answers = world

@@ -18,7 +18,7 @@ def test_an_accuracy_lies_inside_its_interval() -> None:
     assert (low, high) == pytest.approx((0.72, 0.88), abs=0.011)
 
 
-def test_the_bootstrap_is_that_of_scipy() -> None:
+def test_the_bootstrap_agrees_with_scipy() -> None:
     values = np.random.default_rng(1).choice([-1.0, 0.0, 0.5, 1.0], size=200)
     theirs = stats.bootstrap(
         (values,), np.mean, method="percentile", n_resamples=4000, rng=np.random.default_rng(2)
@@ -30,7 +30,7 @@ def test_the_bootstrap_is_that_of_scipy() -> None:
 
 
 @given(BITS)
-def test_mcnemar_is_the_binomial_test_of_scipy(bits: list[tuple[bool, bool]]) -> None:
+def test_mcnemar_agrees_with_the_binomial_test_of_scipy(bits: list[tuple[bool, bool]]) -> None:
     first, second = (np.array(column, np.float64) for column in zip(*bits, strict=True))
     gained, lost = int((second > first).sum()), int((first > second).sum())
     theirs = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
@@ -39,19 +39,19 @@ def test_mcnemar_is_the_binomial_test_of_scipy(bits: list[tuple[bool, bool]]) ->
     assert mcnemar(first, second) == mcnemar(second, first)
 
 
-def test_mcnemar_holds_for_many_mentions() -> None:
+def test_mcnemar_works_with_many_mentions() -> None:
     first, second = np.zeros(100_000), np.zeros(100_000)
     first[:2000], second[2000:4100] = 1, 1
 
     assert mcnemar(first, second) == pytest.approx(stats.binomtest(2000, 4100).pvalue)
 
 
-def test_mcnemar_takes_no_means_of_runs() -> None:
+def test_mcnemar_rejects_means_over_runs() -> None:
     with pytest.raises(ValueError, match="one run of each"):
         mcnemar(np.array([0.5]), np.array([1.0]))
 
 
-def test_randomisation_is_the_permutation_test_of_scipy() -> None:
+def test_the_randomisation_test_agrees_with_the_permutation_test_of_scipy() -> None:
     differences = np.random.default_rng(3).choice([-1.0, -0.5, 0.0, 0.5, 1.0, 1.0], size=40)
     theirs = stats.permutation_test(
         (differences,),
@@ -71,12 +71,12 @@ def test_systems_that_answer_alike_do_not_differ() -> None:
     assert bootstrap_interval(np.zeros(10)) == (0, 0)
 
 
-def test_the_least_p_is_one_in_all_that_could_be_drawn() -> None:
+def test_the_smallest_p_counts_the_observed_assignment() -> None:
     assert randomisation_test(np.ones(500), samples=99) == 0.01
 
 
 @given(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=1, max_size=30), st.integers(0, 5))
-def test_same_seed_same_figures(values: list[float], seed: int) -> None:
+def test_the_same_seed_gives_the_same_results(values: list[float], seed: int) -> None:
     given_values = np.array(values)
 
     assert bootstrap_interval(given_values, seed=seed) == bootstrap_interval(given_values, seed=seed)
@@ -86,18 +86,18 @@ def test_same_seed_same_figures(values: list[float], seed: int) -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=12), st.floats(0, 1))
-def test_a_t_test_is_that_of_scipy(values: list[float], mean: float) -> None:
+def test_the_t_test_agrees_with_scipy(values: list[float], mean: float) -> None:
     runs = np.array(values)
     assume(runs.std() > 1e-6)
 
     assert t_test(runs, mean) == pytest.approx(stats.ttest_1samp(runs, mean).pvalue, abs=1e-9)
 
 
-def test_runs_that_agree_differ_from_every_other_figure() -> None:
+def test_equal_runs_differ_significantly_from_any_other_mean() -> None:
     assert t_test(np.array([0.5, 0.5]), 0.5) == 1
     assert t_test(np.array([0.5, 0.5]), 0.4) == 0
 
 
-def test_one_run_has_no_t_test() -> None:
+def test_a_t_test_needs_two_runs() -> None:
     with pytest.raises(ValueError, match="needs at least two runs"):
         t_test(np.array([0.5]), 0.4)

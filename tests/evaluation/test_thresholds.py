@@ -19,7 +19,7 @@ def run(answers: Scored, *rows: tuple[str, str]) -> Evaluation:
     return evaluate(small_set(NAMES, mentions(*rows)), scored(answers))
 
 
-def test_a_threshold_leaves_better_answers_and_fewer() -> None:
+def test_a_higher_threshold_leaves_fewer_and_better_answers() -> None:
     answers = {
         "hot": [("fever", 0.9)],
         "wet": [("moss lung", 0.5)],
@@ -51,12 +51,12 @@ def test_the_lead_is_over_the_next_concept_and_that_of_the_worst_part() -> None:
     assert found.correct.tolist() == [True, True, False]
 
 
-def test_equal_scores_are_not_parted_by_their_last_bits() -> None:
+def test_scores_that_differ_in_the_last_bits_are_one_threshold() -> None:
     answers = {"hot": [("fever", 1.0)], "wet": [("fever", 1 - 6e-8)]}
     assert len(threshold_curve(run(answers, ("hot", "F"), ("wet", "M")), "dictionary").scores) == 1
 
 
-def test_without_any_answer_there_is_nothing_to_draw() -> None:
+def test_an_evaluation_without_candidates_has_no_curve() -> None:
     with pytest.raises(SapbertError, match="dictionary: no mention has a candidate"):
         threshold_curve(run({}, ("hot", "F")), "dictionary")
 
@@ -84,7 +84,7 @@ cases = st.lists(
 
 
 @given(cases)
-def test_shares_are_what_counting_gives(rows: list[tuple[float | None, str]]) -> None:
+def test_curves_agree_with_counting(rows: list[tuple[float | None, str]]) -> None:
     answers = {f"m{at}": [("fever", score)] for at, (score, _) in enumerate(rows) if score is not None}
     found = threshold_curve(
         run(answers, *((f"m{at}", gold) for at, (_, gold) in enumerate(rows))), "dictionary"

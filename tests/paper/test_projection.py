@@ -68,7 +68,7 @@ def test_the_same_seed_draws_the_same_names(tiny_pairs: Pairs) -> None:
     assert drawn(1) == drawn(1) != drawn(2)
 
 
-def test_what_cannot_be_drawn_is_told(vocabulary: Path, tmp_path: Path) -> None:
+def test_impossible_samples_are_errors(vocabulary: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="only 3 concepts have 3 names or more, expected 4; use fewer"):
         sample_names(vocabulary, ProjectionSettings(concepts=4, names=3))
     with pytest.raises(ConfigError, match=f"concepts must be from 2 to {MOST_CONCEPTS}, got 57"):
@@ -79,7 +79,7 @@ def test_what_cannot_be_drawn_is_told(vocabulary: Path, tmp_path: Path) -> None:
         sample_names(tmp_path / "other", SMALL)
 
 
-def test_names_are_laid_out_in_a_square_and_the_same_each_time(vocabulary: Path) -> None:
+def test_projections_fit_the_unit_square_and_are_deterministic(vocabulary: Path) -> None:
     sample = sample_names(vocabulary, SMALL)
     first, second = (project(sample, NgramEncoder(64), SMALL) for _ in range(2))
 
@@ -105,7 +105,7 @@ def test_the_nearest_name_is_found_as_a_loop_finds_it(count: int, seed: int) -> 
     assert nearest_neighbour_share(vectors, concepts) == near / count
 
 
-def test_every_concept_has_a_look_of_its_own_and_neighbours_share_nothing() -> None:
+def test_markers_are_unique_and_neighbours_differ_in_colour_and_shape() -> None:
     looks = [marker_of(concept) for concept in range(MOST_CONCEPTS)]
 
     assert len(set(looks)) == MOST_CONCEPTS
@@ -116,7 +116,7 @@ def test_every_concept_has_a_look_of_its_own_and_neighbours_share_nothing() -> N
         assert one[1] != other[1]
 
 
-def test_the_page_holds_every_name_with_its_place_as_data(vocabulary: Path) -> None:
+def test_the_page_contains_every_name_and_point_as_data(vocabulary: Path) -> None:
     drawn = sample_names(vocabulary, SMALL)
     sample = NameSample(
         drawn.ids, ("<b>x", *drawn.labels[1:]), ("</script><b>", *drawn.names[1:]), drawn.concepts

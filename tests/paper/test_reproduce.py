@@ -104,7 +104,7 @@ def test_another_version_measures_anew(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(cells) == 1
 
 
-def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes(tmp_path: Path) -> None:
     def stop(cell: CellProgress) -> None:
         if cell.number == 2:
             raise KeyboardInterrupt
@@ -128,7 +128,7 @@ def test_a_damaged_cell_is_measured_again(tmp_path: Path) -> None:
     assert (len(cells), none) == (1, [])
 
 
-def test_what_is_in_the_way_of_a_cell_is_not_removed(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_of_a_cell_are_not_removed(tmp_path: Path) -> None:
     measure([Answers("row", RIGHT)], {"a": SET}, tmp_path)
     (cell,) = (tmp_path / CELLS).iterdir()
     for file in cell.iterdir():
@@ -139,7 +139,7 @@ def test_what_is_in_the_way_of_a_cell_is_not_removed(tmp_path: Path) -> None:
         measure([Answers("row", RIGHT)], {"a": SET}, tmp_path)
 
 
-def test_rows_that_ask_for_the_same_cell_share_it(tmp_path: Path) -> None:
+def test_rows_that_need_the_same_cell_share_it(tmp_path: Path) -> None:
     one, other = Answers("one", RIGHT, fingerprint="same"), Answers("other", RIGHT, fingerprint="same")
 
     systems, cells = measure([one, other], {"a": SET}, tmp_path)
@@ -157,7 +157,7 @@ def test_runs_of_one_row_are_its_seeds(tmp_path: Path) -> None:
     assert systems["row", "a"].accuracies("dictionary", 1).tolist() == [1, 0]
 
 
-def test_sets_that_cannot_be_measured_are_told_with_the_reason(tmp_path: Path) -> None:
+def test_benchmarks_that_cannot_be_measured_are_listed_with_the_reason(tmp_path: Path) -> None:
     for name, files in {
         "ncbi-disease": {"dictionary": "concept_id\tname\nA\ta\n", "test": "mention\tconcept_ids\na\tA\n"},
         "bc5cdr-disease": {"dictionary": "concept_id\tname\nA\ta\n", "dev": "mention\tconcept_ids\na\tA\n"},
@@ -278,7 +278,7 @@ def test_seeds_are_tested_against_a_printed_figure_by_the_papers_test() -> None:
     assert "a t-test of two or more runs against the published figure" in table_text(found)
 
 
-def test_without_a_test_there_is_no_word_of_one() -> None:
+def test_a_table_without_tests_does_not_mention_them() -> None:
     assert "†:" not in table_text(made({"one": [many(40)]}, benchmark=MANY, reference=SOTA))
 
 
@@ -290,7 +290,7 @@ def test_a_table_of_losses_has_the_other_sets_too() -> None:
     assert f"| *paper: multi-similarity* | 67.2/80.3 | {NO_VALUE} |" in text
 
 
-def test_a_bar_in_a_name_begins_no_column() -> None:
+def test_a_bar_in_a_name_is_escaped() -> None:
     assert "| a\\|b | 100.0/100.0 |" in table_text(made({"a|b": [RIGHT]}))
 
 

@@ -49,7 +49,7 @@ def test_pairs_that_cannot_be_told_apart_overlap_and_are_all_kept() -> None:
     np.testing.assert_array_equal(found.mined.negatives, found.all_pairs.negatives)
 
 
-def test_a_cosine_that_rounding_carries_beyond_one_is_counted() -> None:
+def test_a_cosine_above_one_by_rounding_is_counted() -> None:
     labels = torch.tensor([7, 7])
     vectors = torch.tensor([[1.000001, 0.0], [1.000001, 0.0]])
     found = similarities(vectors, labels, labels[:, None] == labels, MiningSettings())

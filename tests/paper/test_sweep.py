@@ -115,12 +115,12 @@ def test_no_recipe_of_a_sweep_is_left_untested() -> None:
         ),
     ],
 )
-def test_a_sweep_that_cannot_work_is_refused(text: str, said: str, recipe: Path) -> None:
+def test_an_invalid_sweep_is_rejected(text: str, said: str, recipe: Path) -> None:
     with pytest.raises(ConfigError, match=said):
         sweep_of(recipe, text)
 
 
-def test_what_is_no_toml_is_refused(recipe: Path) -> None:
+def test_invalid_toml_is_rejected(recipe: Path) -> None:
     with pytest.raises(FormatError, match="not valid TOML"):
         sweep_of(recipe, "[sweep")
 
@@ -168,7 +168,7 @@ def table(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_table_tells_of_each_cell_best_first(two: Path) -> None:
+def test_the_table_has_one_row_per_cell_best_first(two: Path) -> None:
     rows = table(two)
     assert {row["learning_rate"] for row in rows} == {"0.001", "0.0001"}
     assert float(rows[0]["retrieval"]) >= float(rows[1]["retrieval"])
@@ -212,7 +212,7 @@ def test_a_finished_sweep_trains_nothing_again_and_a_new_value_only_itself(
     assert len(more) == len(again) + 1
 
 
-def test_a_stopped_sweep_goes_on_within_its_cell(
+def test_an_interrupted_sweep_resumes_within_its_cell(
     two: Path, recipe: Path, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     sweep = sweep_of(recipe, TWO)
@@ -228,7 +228,7 @@ def test_a_stopped_sweep_goes_on_within_its_cell(
         assert_same_model(tmp_path / "two" / "cells" / row["cell"], two / "cells" / row["cell"])
 
 
-def test_a_cell_that_fails_is_told_in_the_table_and_the_others_are_trained(
+def test_a_failing_cell_is_in_the_table_and_the_others_are_trained(
     recipe: Path, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     sweep = sweep_of(
@@ -257,7 +257,7 @@ def test_other_pairs_bases_and_settings_are_other_cells(two: Path, tiny_pairs: P
     assert _name(tiny_pairs, "base", replace(cell)) in names
 
 
-def test_a_folder_that_is_no_sweep_is_left_alone(
+def test_a_folder_that_is_not_a_sweep_is_not_changed(
     recipe: Path, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "mine").mkdir()
@@ -267,7 +267,7 @@ def test_a_folder_that_is_no_sweep_is_left_alone(
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["results.csv"]
 
 
-def test_a_damaged_cell_is_told(
+def test_a_damaged_cell_is_an_error(
     two: Path, recipe: Path, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(two, tmp_path / "two"))
@@ -293,7 +293,7 @@ def test_figures_sum_up_a_run() -> None:
     assert figures["seconds"] == pytest.approx(20)
 
 
-def test_seconds_hold_where_not_every_step_is_told() -> None:
+def test_seconds_are_correct_if_not_every_step_is_logged() -> None:
     told = [{"step": 10, "names_per_second": 100.0}, {"step": 20, "names_per_second": 50.0}]
     assert summarise_metrics(told, batch_size=50)["seconds"] == pytest.approx(10 + 20)
 
@@ -307,6 +307,6 @@ def test_cells_without_a_measurement_come_last() -> None:
     assert best_first([failed, weak, strong]) == [strong, weak, failed]
 
 
-def test_the_table_leaves_out_empty_columns_and_survives_bars() -> None:
+def test_the_table_leaves_out_empty_columns_and_escapes_bars() -> None:
     rows = [SweepResult("a", {"loss_settings.scale": None, "loss": "x|y"}, {"retrieval": 0.5}).row()]
     assert markdown_table(rows) == "| loss | retrieval | cell |\n| --- | --- | --- |\n| x\\|y | 50.0% | a |\n"

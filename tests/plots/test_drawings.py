@@ -39,7 +39,7 @@ def curve(*precision: float) -> ThresholdCurve:
     return ThresholdCurve(scores, shares, 1 - scores / 2, shares / 2)
 
 
-def test_thresholds_have_a_panel_a_run_and_one_that_compares_them(
+def test_thresholds_have_one_panel_per_run_and_one_that_compares_them(
     drawn: list[Figure], tmp_path: Path
 ) -> None:
     runs = {"runs/one": curve(0.7, 0.8), "runs/two": curve(0.6, 0.7, 0.9)}
@@ -74,7 +74,7 @@ def test_a_run_without_a_dictionary_leaves_its_panel_empty(drawn: list[Figure], 
     assert [line.get_label() for line in grid[1, 2].lines] == ["one"]
 
 
-def test_every_name_is_where_the_model_put_it(drawn: list[Figure], tmp_path: Path) -> None:
+def test_every_name_is_drawn_at_its_point(drawn: list[Figure], tmp_path: Path) -> None:
     sample = NameSample(("A", "B"), ("fever", "rust"), ("a", "b", "c"), np.array([0, 0, 1]))
     places = np.array([[0.0, 0.1], [0.2, 0.3], [1.0, 0.9]])
     found = {"before": Projection(places, 0.5), "after": Projection(1 - places, 1.0)}

@@ -23,18 +23,18 @@ def built(tmp_path: Path) -> EvaluationSet:
     return open_evaluation_set(tmp_path / "set")
 
 
-def told(split: pl.DataFrame) -> list[tuple[list[str], list[str]]]:
+def parts_and_ids(split: pl.DataFrame) -> list[tuple[list[str], list[str]]]:
     return list(split.select("parts", "ids").iter_rows())
 
 
-def test_short_forms_are_written_out_and_punctuation_is_dropped(built: EvaluationSet) -> None:
-    assert told(built.split("train")) == [
+def test_abbreviations_are_expanded_and_punctuation_is_removed(built: EvaluationSet) -> None:
+    assert parts_and_ids(built.split("train")) == [
         (["glimmer fever"], ["X000001"]),
         (["glimmer fever"], ["X000001"]),
         (["tin ear"], ["X000003"]),
     ]
     assert built.split("train")["raw"].to_list() == ["Glimmer fever", "GF", "Tin ear"]
-    assert told(built.split("test")) == [(["glimmer fever"], ["X000001"])]
+    assert parts_and_ids(built.split("test")) == [(["glimmer fever"], ["X000001"])]
 
 
 def test_the_sentence_around_a_mention_is_kept(built: EvaluationSet) -> None:
@@ -44,10 +44,10 @@ def test_the_sentence_around_a_mention_is_kept(built: EvaluationSet) -> None:
 
 
 def test_a_composite_mention_is_split_where_it_has_as_many_ids(built: EvaluationSet) -> None:
-    assert told(built.split("dev")) == [(["moss lung", "clay lung"], ["X000002", "700004"])]
+    assert parts_and_ids(built.split("dev")) == [(["moss lung", "clay lung"], ["X000002", "700004"])]
 
 
-def test_the_dictionary_comes_alone_and_enlarged(built: EvaluationSet) -> None:
+def test_both_dictionaries_are_written(built: EvaluationSet) -> None:
     alone, enlarged = (dict(found.table.iter_rows()) for found in built.dictionaries.values())
 
     assert alone == {
@@ -60,7 +60,7 @@ def test_the_dictionary_comes_alone_and_enlarged(built: EvaluationSet) -> None:
     assert enlarged == {**alone, "moss lung clay lung": ["X000002", "700004"]}
 
 
-def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
+def test_dropped_mentions_are_counted(tmp_path: Path) -> None:
     manifest = build_benchmark("ncbi-disease", RAW, NAMES, tmp_path / "set")
 
     assert manifest.counts == {
@@ -76,7 +76,7 @@ def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
     }
 
 
-def test_parts_that_the_annotators_wrote_are_taken(tmp_path: Path) -> None:
+def test_parts_given_by_the_annotators_are_used(tmp_path: Path) -> None:
     parts = "1|t|Ocular and ear rust\n1\t0\t19\tOcular and ear rust\tDisease\tA|B\tOcular rust|ear rust\n"
     for split in ("train", "dev", "test"):
         (tmp_path / f"{split}.txt").write_text(parts + "1\t0\t6\tOcular\tChemical\tA\n")
@@ -86,12 +86,12 @@ def test_parts_that_the_annotators_wrote_are_taken(tmp_path: Path) -> None:
 
     build_benchmark("bc5cdr-disease", raw, tmp_path / "names" / "names.txt", tmp_path / "set")
 
-    assert told(open_evaluation_set(tmp_path / "set").split("test")) == [
+    assert parts_and_ids(open_evaluation_set(tmp_path / "set").split("test")) == [
         (["ocular rust", "ear rust"], ["A", "B"])
     ]
 
 
-def test_a_benchmark_that_was_changed_is_refused(built: EvaluationSet, tmp_path: Path) -> None:
+def test_a_modified_benchmark_is_rejected(built: EvaluationSet, tmp_path: Path) -> None:
     with open(tmp_path / "set" / "test.tsv", "a") as file:
         file.write("x")
 
@@ -99,12 +99,12 @@ def test_a_benchmark_that_was_changed_is_refused(built: EvaluationSet, tmp_path:
         open_evaluation_set(tmp_path / "set")
 
 
-def test_an_unknown_benchmark_is_told(tmp_path: Path) -> None:
+def test_an_unknown_benchmark_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown benchmark 'mine'; choose from ncbi-disease"):
         build_benchmark("mine", RAW, NAMES, tmp_path / "set")
 
 
-def test_files_must_tell_their_split(tmp_path: Path) -> None:
+def test_file_names_must_contain_the_split(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no split in the file name"):
         build_benchmark("ncbi-disease", [*RAW, NAMES], NAMES, tmp_path / "set")
     with pytest.raises(FormatError, match="a second file for the dev split"):
@@ -114,7 +114,7 @@ def test_files_must_tell_their_split(tmp_path: Path) -> None:
     assert not (tmp_path / "set").exists()
 
 
-def test_a_dictionary_line_without_bars_is_told(tmp_path: Path) -> None:
+def test_a_dictionary_line_without_bars_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("A||fever\nB fever\n")
 
     with pytest.raises(FormatError, match=r"names.txt:2: no \|\| in this line"):
@@ -138,7 +138,7 @@ def as_tsv(table: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "text"), [("CTD_diseases.csv", CTD), ("CTD_diseases.tsv", as_tsv(CTD))])
-def test_ctds_own_tables_are_the_same_dictionary(
+def test_tables_of_ctd_give_the_same_dictionary(
     built: EvaluationSet, tmp_path: Path, name: str, text: str
 ) -> None:
     (tmp_path / name).write_text(text)
@@ -170,21 +170,21 @@ def test_the_dictionary_of_a_benchmark_builds_it_again(built: EvaluationSet, tmp
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "set" / name).read_bytes()
 
 
-def test_a_table_without_the_columns_is_told(tmp_path: Path) -> None:
+def test_a_table_without_the_columns_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "names.csv").write_text("code,label\nA,fever\n")
 
     with pytest.raises(FormatError, match="not the columns of a dictionary: code, label"):
         build_benchmark("ncbi-disease", RAW, tmp_path / "names.csv", tmp_path / "set")
 
 
-def test_a_broken_row_is_told_by_its_line(tmp_path: Path) -> None:
+def test_the_error_for_a_broken_row_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "names.csv").write_text(CTD + "Rust,MESH:X000009\n")
 
     with pytest.raises(FormatError, match=r"names.csv:9: expected 6 columns, found 2"):
         build_benchmark("ncbi-disease", RAW, tmp_path / "names.csv", tmp_path / "set")
 
 
-def test_a_dictionary_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_an_unrelated_dictionary_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("Z1||fever\n")
 
     with pytest.raises(ConfigError, match="contains none of the ids of these mentions"):
@@ -192,7 +192,7 @@ def test_a_dictionary_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.text())
-def test_processing_twice_changes_nothing(text: str) -> None:
+def test_normalising_twice_changes_nothing(text: str) -> None:
     once = normalise(text)
 
     assert normalise(once) == once
@@ -208,7 +208,7 @@ def test_processing_twice_changes_nothing(text: str) -> None:
         ("bc5cdr-disease", "CDR_", (4131, 4178, 4287), 0.99),
     ],
 )
-def test_real_corpora_come_out_with_the_papers_counts(
+def test_real_corpora_have_the_counts_of_the_papers(
     shared_data: Path, tmp_path: Path, name: str, corpus: str, counts: tuple[int, ...], same: float
 ) -> None:
     raw = shared_data / "raw"
@@ -225,15 +225,13 @@ def test_real_corpora_come_out_with_the_papers_counts(
     assert alone[0].keys() == alone[1].keys()
     assert all(set(alone[0][key]) == set(alone[1][key]) for key in alone[0])
     for split in ("train", "dev"):
-        pairs = zip(told(ours.split(split)), told(theirs.split(split)), strict=True)
+        pairs = zip(parts_and_ids(ours.split(split)), parts_and_ids(theirs.split(split)), strict=True)
         agreed = sum(one[0] == other[0] for one, other in pairs)
         assert agreed / ours.split(split).height > (0.93 if split == "dev" else same)
 
 
 @pytest.mark.shared_data
-def test_real_chemicals_come_out_but_for_ids_that_the_dictionary_lacks(
-    shared_data: Path, tmp_path: Path
-) -> None:
+def test_real_chemicals_agree_except_for_ids_not_in_the_dictionary(shared_data: Path, tmp_path: Path) -> None:
     """Those built elsewhere kept fourteen mentions of concepts that were cut from the dictionary."""
     folder = shared_data / "benchmarks" / "bc5cdr-chemical"
     theirs = open_evaluation_set(folder)
@@ -246,7 +244,7 @@ def test_real_chemicals_come_out_but_for_ids_that_the_dictionary_lacks(
     for split, annotated in (("train", 5203), ("dev", 5347), ("test", 5385)):
         dropped = manifest.counts[f"{split}: dropped (id not in dictionary)"]
         assert manifest.counts[split] + dropped == annotated
-        kept = [row for row in told(theirs.split(split)) if set(row[1]) <= known]
-        pairs = list(zip(told(ours.split(split)), kept, strict=True))
+        kept = [row for row in parts_and_ids(theirs.split(split)) if set(row[1]) <= known]
+        pairs = list(zip(parts_and_ids(ours.split(split)), kept, strict=True))
         assert all(one[1] == other[1] for one, other in pairs)
         assert sum(one[0] == other[0] for one, other in pairs) / len(pairs) > 0.98

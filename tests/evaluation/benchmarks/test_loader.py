@@ -28,15 +28,15 @@ def names(dictionary: Dictionary | None) -> dict[str, list[str]]:
     return dict(dictionary.table.iter_rows())
 
 
-def told(split: pl.DataFrame) -> list[tuple[list[str], list[str]]]:
+def parts_and_ids(split: pl.DataFrame) -> list[tuple[list[str], list[str]]]:
     return list(split.select("parts", "ids").iter_rows())
 
 
-def test_a_plain_folder_says_what_must_be_right() -> None:
+def test_a_plain_folder_is_read() -> None:
     found = open_evaluation_set(SETS / "plain")
 
     assert found.name == "plain"
-    assert told(found.split("test")) == [
+    assert parts_and_ids(found.split("test")) == [
         (["glimmer fevers"], ["X000001"]),
         (["moss lung", "tin ear"], ["X000002", "X000003"]),
         (["blue hiccups"], []),
@@ -70,7 +70,7 @@ def test_names_that_fold_alike_are_one_name_with_the_ids_of_all() -> None:
     assert "the glimmers" in names(found.test_dictionary)
 
 
-def test_biosyn_and_plain_folders_of_one_content_are_one_set() -> None:
+def test_biosyn_and_plain_folders_with_equal_content_give_equal_sets() -> None:
     plain, biosyn = (open_evaluation_set(SETS / name) for name in ("plain", "biosyn"))
 
     assert list(plain.splits) == list(biosyn.splits) == ["train", "test"]
@@ -84,8 +84,8 @@ def test_folds_keep_their_numbers_and_their_concept_names_are_the_dictionary() -
     found = open_evaluation_set(SETS / "folds")
 
     assert found.split("test")["fold"].to_list() == ["0", "0", "1"]
-    assert told(found.split("test"))[1] == (["ear of tin café"], ["X000003"])
-    assert told(found.split("dev"))[0] == (["mossy | lung"], ["X000002"])
+    assert parts_and_ids(found.split("test"))[1] == (["ear of tin café"], ["X000003"])
+    assert parts_and_ids(found.split("dev"))[0] == (["mossy | lung"], ["X000002"])
     assert names(found.dictionary) == {
         "glimmer fever": ["X000001"],
         "moss lung": ["X000002"],
@@ -96,8 +96,8 @@ def test_folds_keep_their_numbers_and_their_concept_names_are_the_dictionary() -
 def test_cometa_takes_the_general_id_and_quotes_are_text() -> None:
     found = open_evaluation_set(SETS / "cometa", prefix="snomedct")
 
-    assert told(found.split("train")) == [(["glimmers"], ["snomedct:9000001"])]
-    assert told(found.split("test")) == [(["glimmer | moss"], ["snomedct:9000001"])]
+    assert parts_and_ids(found.split("train")) == [(["glimmers"], ["snomedct:9000001"])]
+    assert parts_and_ids(found.split("test")) == [(["glimmer | moss"], ["snomedct:9000001"])]
     assert names(found.dictionary)["moss lung"] == ["snomedct:9000002"]
 
 
@@ -109,16 +109,16 @@ def test_one_file_of_queries_is_a_test_split_and_takes_a_dictionary(tmp_path: Pa
     found = open_evaluation_set(query, dictionary=tmp_path / "umls.txt")
 
     assert alone.dictionaries == {}
-    assert told(found.split("test"))[1] == (["mooslunge"], ["Y0000002", "Y0000003"])
+    assert parts_and_ids(found.split("test"))[1] == (["mooslunge"], ["Y0000002", "Y0000003"])
     assert names(found.dictionary)["moss lung"] == ["Y0000003"]
     assert alone.fingerprint != found.fingerprint
 
 
-def test_medmentions_parts_its_corpus_by_lists_of_documents() -> None:
+def test_medmentions_splits_its_corpus_by_lists_of_documents() -> None:
     found = open_evaluation_set(SETS / "medmentions")
 
     assert {split: table.height for split, table in found.splits.items()} == {"train": 2, "dev": 1, "test": 1}
-    assert told(found.split("dev")) == [(["moss lung"], ["umls:Y0000002"])]
+    assert parts_and_ids(found.split("dev")) == [(["moss lung"], ["umls:Y0000002"])]
     assert found.split("dev")["type"].to_list() == ["T047,T033"]
 
 
@@ -129,7 +129,10 @@ def test_pubtator_files_keep_mentions_as_written_and_nil_ones(tmp_path: Path) ->
 
     found = open_evaluation_set(tmp_path, prefix="mesh")
 
-    assert told(found.split("test")) == [(["moss lung"], ["mesh:X000002", "omim:700001"]), (["hiccups"], [])]
+    assert parts_and_ids(found.split("test")) == [
+        (["moss lung"], ["mesh:X000002", "omim:700001"]),
+        (["hiccups"], []),
+    ]
     assert found.split("test")["type"].to_list() == ["Disease", "Disease"]
     assert found.split("dev").height == 1
     ncbi = open_evaluation_set(GOLDEN / "raw" / "INVtestset_corpus.txt")
@@ -168,8 +171,8 @@ def test_context_is_read_where_there_is_some(tmp_path: Path) -> None:
 def test_bigbio_joins_the_pieces_of_a_mention_and_takes_any_of_its_ids() -> None:
     found = open_evaluation_set(SETS / "bigbio")
 
-    assert told(found.split("train")) == [(["the glimmers"], ["mesh:X000001"])]
-    assert told(found.split("test")) == [
+    assert parts_and_ids(found.split("train")) == [(["the glimmers"], ["mesh:X000001"])]
+    assert parts_and_ids(found.split("test")) == [
         (["moss lung"], ["mesh:X000002", "omim:700001"]),
         (["blue hiccups"], []),
     ]
@@ -191,7 +194,7 @@ def test_gzip_changes_nothing_but_the_file(tmp_path: Path) -> None:
     assert names(packed.dictionary) == names(plain.dictionary)
 
 
-def test_a_split_that_is_not_there_is_told() -> None:
+def test_a_missing_split_is_an_error() -> None:
     with pytest.raises(ConfigError, match="plain has no dev split, only train, test"):
         open_evaluation_set(SETS / "plain").split("dev")
 
@@ -224,7 +227,7 @@ def test_a_split_that_is_not_there_is_told() -> None:
         ("corpus_pubtator.txt", "1|t|a\n", "contains no mentions"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, name: str, content: str, problem: str) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, name: str, content: str, problem: str) -> None:
     file = tmp_path / "set" / name
     file.parent.mkdir(parents=True)
     file.write_text(content)
@@ -233,7 +236,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, name: str, content
         open_evaluation_set(tmp_path / "set")
 
 
-def test_another_artifact_is_no_benchmark(tmp_path: Path) -> None:
+def test_an_artifact_of_another_kind_is_rejected(tmp_path: Path) -> None:
     shutil.copytree(SETS / "plain", tmp_path / "set")
     (tmp_path / "set" / "manifest.json").write_text(json.dumps({"kind": "pairs"}))
 
@@ -270,7 +273,7 @@ def test_the_enlarged_dictionary_has_mentions_as_names() -> None:
         ("askapatient", (156_652, 7_926, 8_662), 1_033),
     ],
 )
-def test_real_sets_have_the_counts_their_readme_tells(
+def test_real_sets_have_the_documented_counts(
     shared_data: Path, name: str, splits: tuple[int, ...], dictionary: int
 ) -> None:
     found: EvaluationSet = open_evaluation_set(shared_data / "benchmarks" / name)

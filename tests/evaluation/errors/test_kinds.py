@@ -59,23 +59,23 @@ def test_several_parts_are_a_composite_mention() -> None:
     assert classify_error(case) is ErrorKind.COMPOSITE
 
 
-def test_a_near_miss_is_right_further_down() -> None:
+def test_a_near_miss_has_a_correct_candidate_further_down() -> None:
     assert wrong("shining heat", "moss lung", rank=NEAR_MISS_DEPTH) is ErrorKind.NEAR_MISS
     assert wrong("shining heat", "moss lung", rank=NEAR_MISS_DEPTH + 1) is ErrorKind.OTHER
 
 
-def test_a_short_form_that_was_written_out_or_is_a_gold_name_is_no_abbreviation() -> None:
+def test_an_expanded_abbreviation_or_one_in_a_gold_name_is_not_an_abbreviation_error() -> None:
     assert wrong("PGF", "moss lung", text="pale glimmer fever") is ErrorKind.OTHER
     assert wrong("GF", "moss lung") is ErrorKind.OTHER
     assert wrong("PGF", "moss lung") is ErrorKind.ABBREVIATION
 
 
-def test_initials_are_an_abbreviation_where_a_corpus_has_small_letters() -> None:
+def test_initials_are_an_abbreviation_in_a_lowercase_corpus() -> None:
     assert wrong("fotg", "moss lung") is ErrorKind.ABBREVIATION
     assert wrong("fotx", "moss lung") is ErrorKind.OTHER
 
 
-def test_shouting_is_no_abbreviation() -> None:
+def test_text_in_capitals_is_not_an_abbreviation() -> None:
     assert wrong("SHINING HEAT", "moss lung") is ErrorKind.OTHER
     assert wrong("SHINING", "moss lung") is ErrorKind.ABBREVIATION
 
@@ -94,7 +94,7 @@ cases = st.builds(
 
 
 @given(cases)
-def test_every_case_has_one_kind_that_is_explained(case: ErrorCase) -> None:
+def test_every_case_has_a_kind_with_a_description(case: ErrorCase) -> None:
     assert classify_error(case) in DESCRIPTIONS
 
 
@@ -104,7 +104,7 @@ def test_the_order_of_gold_names_does_not_matter(case: ErrorCase) -> None:
 
 
 @given(cases)
-def test_what_a_kind_says_is_so(case: ErrorCase) -> None:
+def test_the_definition_of_each_kind_applies(case: ErrorCase) -> None:
     kind = classify_error(case)
     assert (kind is ErrorKind.ABSENT) == (not case.gold)
     if len(case.parts) > 1 and case.gold:
@@ -118,5 +118,5 @@ def test_what_a_kind_says_is_so(case: ErrorCase) -> None:
         assert case.rank is None or case.rank > NEAR_MISS_DEPTH
 
 
-def test_kinds_are_explained_in_the_order_they_are_asked_for() -> None:
+def test_kinds_are_described_in_the_order_they_are_checked() -> None:
     assert list(DESCRIPTIONS) == list(ErrorKind)

@@ -33,14 +33,14 @@ def data_of(html: str) -> Any:
     return json.loads(block)
 
 
-def test_kinds_are_counted_and_explained() -> None:
-    told_of = html()
+def test_kinds_are_counted_and_described() -> None:
+    text = html()
 
-    assert "4 of 4 mentions are linked wrongly (100.0%), 3 distinct." in told_of
-    assert re.search(r'data-kind="near miss">near miss</th>\s*<td>None of the above, and the gold', told_of)
-    assert '<td class="number" data-head="dictionary">2 (50%)</td>' in told_of
-    assert "hot \u2192 moss lung; gold: fever" in told_of
-    assert "composite" not in told_of.partition("<script")[0]
+    assert "4 of 4 mentions are linked wrongly (100.0%), 3 distinct." in text
+    assert re.search(r'data-kind="near miss">near miss</th>\s*<td>None of the above, and the gold', text)
+    assert '<td class="number" data-head="dictionary">2 (50%)</td>' in text
+    assert "hot \u2192 moss lung; gold: fever" in text
+    assert "composite" not in text.partition("<script")[0]
 
 
 def test_a_script_finds_the_links_and_the_names_of_their_gold_concepts() -> None:
@@ -61,12 +61,12 @@ def test_a_script_finds_the_links_and_the_names_of_their_gold_concepts() -> None
 
 
 def test_text_never_becomes_markup() -> None:
-    told_of = html()
+    text = html()
 
-    assert len(re.findall("<script", told_of)) == len(re.findall("</script", told_of)) == 2
-    assert "<!--" not in told_of
-    assert "alert(1)" in json.dumps(data_of(told_of))
-    assert "wrong &amp; &lt;/script&gt;" in told_of
+    assert len(re.findall("<script", text)) == len(re.findall("</script", text)) == 2
+    assert "<!--" not in text
+    assert "alert(1)" in json.dumps(data_of(text))
+    assert "wrong &amp; &lt;/script&gt;" in text
 
 
 def test_only_the_most_frequent_links_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

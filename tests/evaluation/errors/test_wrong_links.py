@@ -30,7 +30,7 @@ def run(*rows: tuple[str, str]) -> Evaluation:
     return evaluate(small_set(NAMES, mentions(*rows)), ranker_answering(RANKED))
 
 
-def test_wrong_links_are_gathered_with_their_candidates() -> None:
+def test_wrong_links_are_collected_with_their_candidates() -> None:
     found = wrong_links(run(("hot", "F|X"), ("fever", "F"), ("cold", "Z"), ("hot", "F|X"), ("mud", "-1")))
 
     assert found == {
