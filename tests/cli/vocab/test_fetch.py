@@ -65,5 +65,5 @@ def test_without_a_name_all_vocabularies_are_listed(sapbert: Sapbert, published:
 
 def test_a_missing_file_and_an_unknown_name_are_one_line(sapbert: Sapbert, published: Server) -> None:
     published.codes = [404]
-    assert "the server says 404 Not Found" in sapbert("fetch", "hpo").err
+    assert "the server responded 404 Not Found" in sapbert("fetch", "hpo").err
     assert "no vocabulary 'snomed' to fetch" in refused(sapbert("fetch", "snomed"))
