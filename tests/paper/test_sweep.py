@@ -102,7 +102,7 @@ def test_no_recipe_of_a_sweep_is_left_untested() -> None:
         ("epoch = 1\n[sweep]\nmargin = [1]", "did you mean 'epochs'?"),
         ("[sweep]\nmargin = 0.1", "margin in .* must be a list"),
         ("[sweep]\nmargin = []", "margin in .* must be a list"),
-        ("[sweep]\nmargin = [0.1, 3]", "margin is"),
+        ("[sweep]\nmargin = [0.1, 3]", "margin must be"),
         ("[sweep]\nbatch_size = [8, 'many']", "batch_size is a whole number"),
         ("[sweep]\nbatch_size.small = [8]", "batch_size is a whole number"),
         ("[sweep]\nloss_settings.ofset = [0.5]", "did you mean 'offset'"),
@@ -241,7 +241,7 @@ def test_a_failing_cell_is_in_the_table_and_the_others_are_trained(
     assert [bool(result.problem) for result in results] == [False, True, True]
     problems = " ".join(row["problem"] for row in table(tmp_path / "three"))
     assert "the loss is nan" in problems
-    assert "10000 pairs is more than" in problems
+    assert "batch size 10000 exceeds" in problems
 
 
 def test_other_pairs_bases_and_settings_are_other_cells(two: Path, tiny_pairs: Pairs, recipe: Path) -> None:

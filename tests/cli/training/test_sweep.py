@@ -46,7 +46,7 @@ def test_failed_cells_make_the_command_fail_after_all_others(sweep: SweepOf, tmp
 
     assert done.code == 1
     assert done.err.splitlines()[-1].startswith("sapbert: 1 of 2 cells failed")
-    assert "100000 pairs is more than" in done.out
+    assert "batch size 100000 exceeds" in done.out
     assert (tmp_path / "sweep" / "results.csv").exists()
 
 
