@@ -16,11 +16,11 @@ from starlette.types import ASGIApp
 from sapbert.index.build import build_index
 from sapbert.index.settings import IndexSettings
 from sapbert.linking.linker import Linker
-from sapbert.service.app import routes, service_of
-from sapbert.service.linkers import Served
+from sapbert.service.app import create_service, create_unguarded_app
+from sapbert.service.linkers import ServedLinker
 from sapbert.service.middleware.guard import Guard
 from sapbert.service.middleware.keys import make_key
-from sapbert.service.middleware.limits import allowances
+from sapbert.service.middleware.limits import key_quotas
 from sapbert.service.settings import KeySettings, Limits, LinkerSettings, ServiceSettings
 from sapbert.service.state import Service, State
 from tests.index.conftest import Facts, NgramEncoder, Row, write
@@ -79,8 +79,8 @@ def make_state(linkers: dict[str, Linker]) -> Callable[..., State]:
         )
         return State(
             settings=settings,
-            linkers={name: Served(name, name.title(), linker) for name, linker in opened.items()},
-            allowances=allowances(settings.keys, time.monotonic),
+            linkers={name: ServedLinker(name, name.title(), linker) for name, linker in opened.items()},
+            quotas=key_quotas(settings.keys, time.monotonic),
         )
 
     return make
@@ -91,10 +91,10 @@ def make_bench(make_state: Callable[..., State]) -> MakeBench:
     """Make a service: `make_bench(limits=Limits(mentions=2), log_mentions=True)`."""
 
     # Routes take long to make and know nothing of the service behind them.
-    application = routes()
+    application = create_unguarded_app()
 
     def make(*, log_mentions: bool = False, **asked: Any) -> Bench:
-        service = service_of(make_state(**asked), log_mentions=log_mentions)
+        service = create_service(make_state(**asked), log_mentions=log_mentions)
         app = Guard(application, service=service)
         return Bench(service, app, TestClient(app))
 

@@ -89,7 +89,7 @@ def test_another_linker_is_asked_by_name(client: TestClient) -> None:
     assert (found["linker"], found["answers"][0]["candidates"][0]["concept_id"]) == ("drug", "chebi:1")
 
     error = error_of(client.post("/v1/link?linker=food", json={"mentions": ["bread"]}), 404)
-    assert error == "there is no such linker; there is disease, drug"
+    assert error == "no such linker; the linkers are disease, drug"
 
 
 @given(st.lists(WORDS, min_size=1, max_size=200), st.integers(min_value=1, max_value=4))
@@ -113,7 +113,10 @@ def test_a_surrogate_pair_is_a_character_and_half_of_one_is_none(client: TestCli
         ("/v1/link", b'{"mentions": ["cold"], "types": ["\\udc00"]}', "types.0"),
         ("/v1/map", b'{"mention": "\\ud83d"}', "mention"),
     ):
-        assert error_of(post(client, body, path), 422) == f"{where}: half a surrogate pair is no text"
+        assert (
+            error_of(post(client, body, path), 422)
+            == f"{where}: not valid Unicode: a surrogate without its pair"
+        )
 
 
 def test_a_long_list_goes_to_the_encoder_in_pieces(make_bench: MakeBench) -> None:
@@ -123,14 +126,14 @@ def test_a_long_list_goes_to_the_encoder_in_pieces(make_bench: MakeBench) -> Non
     bench.link(*mentions)
 
     text = bench.client.get("/metrics").text
-    assert f'sapbert_batch_mentions_bucket{{le="{float(batching.PIECE)}"}} 4' in text
+    assert f'sapbert_batch_mentions_bucket{{le="{float(batching.BATCH_SIZE)}"}} 4' in text
     assert "sapbert_batch_mentions_sum 200" in text
 
 
 def test_an_answer_too_large_to_hold_must_be_streamed(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapbert.service.api.MOST_ANSWERED", 10)
+    monkeypatch.setattr("sapbert.service.api.MAX_UNSTREAMED_CANDIDATES", 10)
     client = make_bench().client
     asked = {"mentions": ["cold"] * 6, "k": 2}
 
@@ -174,8 +177,8 @@ def test_where_nobody_says_exact_names_come_first_unless_calibrated_without(
         ({"mentions": ["a"], "k": "3"}, 422, "k: Input should be a valid integer"),
         ({"mentions": ["a"], "threshold": True}, 422, "threshold: Input should be a valid number"),
         ({"mentions": ["a"], "exact": 1}, 422, "exact: Input should be a valid boolean"),
-        ({"mentions": ["a"] * 201}, 422, "mentions: at most 200 in a request"),
-        ({"mentions": ["a" * 101]}, 422, "mentions: each has at most 100 characters"),
+        ({"mentions": ["a"] * 201}, 422, "mentions: at most 200 per request"),
+        ({"mentions": ["a" * 101]}, 422, "mentions: at most 100 characters each"),
         (
             {"mentions": ["a"], "types": ["T9"]},
             422,
@@ -199,7 +202,7 @@ def test_a_body_that_is_not_called_json_is_not_looked_at(
 ) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
     found = client.post(path, content=b'{"mentions": ["cold"]}', headers=headers)
-    assert error_of(found, 415) == "send application/json, and say so in Content-Type"
+    assert error_of(found, 415) == "send application/json and set the Content-Type header"
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
@@ -227,7 +230,7 @@ def test_an_error_on_the_way_ends_a_stream_with_a_line_that_says_so(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = make_bench()
-    work = bench.service.batcher.work
+    work = bench.service.batcher.submit
     seen = []
 
     async def fail_later(*asked: Any) -> Any:
@@ -236,10 +239,10 @@ def test_an_error_on_the_way_ends_a_stream_with_a_line_that_says_so(
             raise TimeoutError
         return await work(*asked)
 
-    monkeypatch.setattr(bench.service.batcher, "work", fail_later)
+    monkeypatch.setattr(bench.service.batcher, "submit", fail_later)
     asked = {"mentions": [f"warm {number}" for number in range(100)]}
     found = lines(bench.client.post("/v1/link", json=asked, headers=NDJSON))
-    assert len(found) == batching.PIECE + 1
+    assert len(found) == batching.BATCH_SIZE + 1
     assert found[-1] == {"error": "no answer within 30 seconds; try again"}
 
     seen.clear()
@@ -361,6 +364,6 @@ def test_a_service_is_ready_until_it_has_too_much_to_do(make_bench: MakeBench) -
 
 
 def test_what_is_not_there_is_not_found(client: TestClient) -> None:
-    assert error_of(client.get("/v1/nothing"), 404) == "there is nothing here"
-    assert error_of(client.get("/v1/link"), 405) == "this cannot be done here"
+    assert error_of(client.get("/v1/nothing"), 404) == "no such path"
+    assert error_of(client.get("/v1/link"), 405) == "method not allowed for this path"
     assert error_of(client.get("/docs"), 404)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 
-from sapbert.service.batching import PIECE, Batcher
+from sapbert.service.batching import BATCH_SIZE, Batcher
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def run(scenario: Callable[[Batcher], Awaitable[T]], sizes: list[int] | None = N
 async def occupy(batcher: Batcher, worker: Worker) -> asyncio.Future[Sequence[str]]:
     """Keep the thread busy with one request, until the worker may go on."""
     worker.may.clear()
-    first = asyncio.ensure_future(batcher.work("k", ["first"], worker))
+    first = asyncio.ensure_future(batcher.submit("k", ["first"], worker))
     while not worker.batches:
         await asyncio.sleep(0)
     return first
@@ -53,7 +53,7 @@ async def occupy(batcher: Batcher, worker: Worker) -> asyncio.Future[Sequence[st
 
 def test_a_lone_request_is_worked_on_at_once() -> None:
     worker = Worker()
-    assert run(lambda batcher: batcher.work("k", ["a", "b"], worker)) == ["aa", "bb"]
+    assert run(lambda batcher: batcher.submit("k", ["a", "b"], worker)) == ["aa", "bb"]
     assert worker.batches == [["a", "b"]]
 
 
@@ -63,8 +63,8 @@ def test_requests_that_come_while_the_thread_is_busy_share_a_batch() -> None:
 
     async def scenario(batcher: Batcher) -> Any:
         first = await occupy(batcher, worker)
-        others = [asyncio.ensure_future(batcher.work("k", [f"{number}"], worker)) for number in range(10)]
-        other_key = asyncio.ensure_future(batcher.work("other", ["x"], worker))
+        others = [asyncio.ensure_future(batcher.submit("k", [f"{number}"], worker)) for number in range(10)]
+        other_key = asyncio.ensure_future(batcher.submit("other", ["x"], worker))
         await asyncio.sleep(0)
         assert batcher.waiting == 11
         worker.may.set()
@@ -82,14 +82,14 @@ def test_a_batch_is_bounded_but_takes_a_single_request_whole() -> None:
 
     async def scenario(batcher: Batcher) -> None:
         first = await occupy(batcher, worker)
-        asked = [["a"] * (PIECE + 1), ["b"] * 40, ["c"] * 40, ["d"] * 24]
-        tasks = [asyncio.ensure_future(batcher.work("k", items, worker)) for items in asked]
+        asked = [["a"] * (BATCH_SIZE + 1), ["b"] * 40, ["c"] * 40, ["d"] * 24]
+        tasks = [asyncio.ensure_future(batcher.submit("k", items, worker)) for items in asked]
         await asyncio.sleep(0)
         worker.may.set()
         await asyncio.gather(first, *tasks)
 
     run(scenario)
-    assert [len(batch) for batch in worker.batches] == [1, PIECE + 1, 64, 40]
+    assert [len(batch) for batch in worker.batches] == [1, BATCH_SIZE + 1, 64, 40]
     assert set(worker.batches[2]) == {"b", "d"}
 
 
@@ -98,7 +98,7 @@ def test_one_request_that_fails_does_not_fail_the_others_of_its_batch() -> None:
 
     async def scenario(batcher: Batcher) -> list[Any]:
         first = await occupy(batcher, worker)
-        tasks = [asyncio.ensure_future(batcher.work("k", [text], worker)) for text in ("a", "poison", "b")]
+        tasks = [asyncio.ensure_future(batcher.submit("k", [text], worker)) for text in ("a", "poison", "b")]
         await asyncio.sleep(0)
         worker.may.set()
         await first
@@ -114,8 +114,8 @@ def test_who_has_left_is_not_worked_for() -> None:
 
     async def scenario(batcher: Batcher) -> None:
         first = await occupy(batcher, worker)
-        left = asyncio.ensure_future(batcher.work("k", ["left"], worker))
-        stays = asyncio.ensure_future(batcher.work("k", ["stays"], worker))
+        left = asyncio.ensure_future(batcher.submit("k", ["left"], worker))
+        stays = asyncio.ensure_future(batcher.submit("k", ["stays"], worker))
         await asyncio.sleep(0)
         left.cancel()
         first.cancel()
@@ -132,14 +132,14 @@ def test_a_new_request_is_refused_where_enough_wait() -> None:
     worker.may.clear()
 
     async def scenario(batcher: Batcher) -> None:
-        tasks = [asyncio.ensure_future(batcher.work("k", ["a", "b"], worker)) for _ in range(3)]
+        tasks = [asyncio.ensure_future(batcher.submit("k", ["a", "b"], worker)) for _ in range(3)]
         while not worker.batches:
             await asyncio.sleep(0)
-        waiting = asyncio.ensure_future(batcher.work("k", ["c", "d"], worker))
+        waiting = asyncio.ensure_future(batcher.submit("k", ["c", "d"], worker))
         await asyncio.sleep(0)
-        batcher.admit(3)
+        batcher.require_capacity(3)
         with pytest.raises(HTTPException) as refusal:
-            batcher.admit(2)
+            batcher.require_capacity(2)
         assert refusal.value.status_code == 503
         worker.may.set()
         await asyncio.gather(waiting, *tasks)
@@ -160,7 +160,7 @@ def test_everybody_gets_the_answers_to_their_own(asked: list[tuple[str, list[str
         return lambda texts: [key + text for text in texts]
 
     async def scenario(batcher: Batcher) -> list[Any]:
-        return await asyncio.gather(*(batcher.work(key, items, worker(key)) for key, items in asked))
+        return await asyncio.gather(*(batcher.submit(key, items, worker(key)) for key, items in asked))
 
     assert [list(answer) for answer in run(scenario)] == [
         [key + item for item in items] for key, items in asked

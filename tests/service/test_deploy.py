@@ -63,7 +63,7 @@ def test_what_is_copied_into_an_image_is_there_and_not_ignored() -> None:
 def test_an_image_refuses_strangers_unless_told_otherwise(sapbert: Sapbert) -> None:
     program, *told = command("ENTRYPOINT")
     assert program == "sapbert"
-    assert "0.0.0.0 can be reached by others, and no key" in refused(sapbert(*told))
+    assert "other machines can reach 0.0.0.0, and no API key" in refused(sapbert(*told))
     assert "no default index is installed" in refused(sapbert(*told, "--without-keys"))
     assert "service.toml: cannot be read" in refused(sapbert(*told, "/nowhere/service.toml"))
 

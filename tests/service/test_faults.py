@@ -71,7 +71,7 @@ def service(make_bench: MakeBench) -> Iterator[Service]:
     app = make_bench(limits=Limits(body_bytes=100_000, seconds=0.5)).app
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "_HEADER_SECONDS", 0.5)
-        config = run._config(run.Plan(what="unused"), lambda: app)
+        config = run._config(run.ServerPlan(source="unused"), lambda: app)
         config.log_config = None
         server = uvicorn.Server(config)
         with socket.create_server(("127.0.0.1", 0)) as listener:

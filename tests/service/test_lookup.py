@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sapbert.linking.linker import Linker
 from sapbert.service import lookup
-from sapbert.service.linkers import Served
+from sapbert.service.linkers import ServedLinker
 from sapbert.text import fold
 from tests.index.conftest import NgramEncoder, Row
 from tests.linking.conftest import bench_of
@@ -22,9 +22,9 @@ ROWS = st.lists(
 )
 
 
-def served_of(rows: list[Row], folder: Path) -> Served:
+def served_of(rows: list[Row], folder: Path) -> ServedLinker:
     types = [(concept, concept[:1]) for concept in sorted({row[0] for row in rows})]
-    return Served("x", "X", bench_of(folder, rows, {"types": types}, NgramEncoder(64)).linker)
+    return ServedLinker("x", "X", bench_of(folder, rows, {"types": types}, NgramEncoder(64)).linker)
 
 
 @given(ROWS, st.text(alphabet="abAé\U0001f600", max_size=3))
@@ -57,10 +57,10 @@ def test_the_names_of_a_concept_are_those_it_was_given(rows: list[Row]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         served = served_of(rows, Path(folder) / "bench")
         for concept in {row[0] for row in rows}:
-            number = served.number_of(concept)
+            number = served.concept_number(concept)
             assert number is not None
 
-            found = lookup.concept_of(served, number, neighbours=3)
+            found = lookup.describe_concept(served, number, neighbours=3)
 
             own = [row for row in rows if row[0] == concept]
             assert sorted(fold(name.name) for name in found.names) == sorted({fold(row[1]) for row in own})
@@ -73,7 +73,7 @@ def test_the_names_of_a_concept_are_those_it_was_given(rows: list[Row]) -> None:
 def test_a_plane_keeps_as_much_of_the_distances_as_a_plane_can(count: int, seed: int) -> None:
     vectors = np.random.default_rng(seed).normal(size=(count, 5)).astype(np.float32)
 
-    places, explained = lookup._plane(vectors)
+    places, explained = lookup._project(vectors)
 
     values = (
         np.linalg.eigvalsh(np.cov(vectors.T.astype(np.float64), bias=True))[::-1] if count > 1 else [0, 0]
@@ -85,12 +85,12 @@ def test_a_plane_keeps_as_much_of_the_distances_as_a_plane_can(count: int, seed:
 
 
 def test_a_flat_world_is_drawn_as_a_point() -> None:
-    places, explained = lookup._plane(np.ones((3, 4), np.float32))
+    places, explained = lookup._project(np.ones((3, 4), np.float32))
     assert (places == 0).all()
     assert explained == [0, 0]
 
 
 def test_a_map_has_at_most_as_many_names_as_there_are(linkers: dict[str, Linker]) -> None:
-    drawn = lookup.surroundings(Served("d", "D", linkers["drug"]), "aspirine", names=200)
+    drawn = lookup.nearby_names(ServedLinker("d", "D", linkers["drug"]), "aspirine", names=200)
     assert [point.name for point in drawn.points] == ["aspirin", "water <b>"]
     assert drawn.points[1].concept_ids == ["chebi:2"]

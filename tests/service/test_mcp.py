@@ -65,12 +65,12 @@ def test_a_concept_is_shown_and_names_are_searched(call: Callable[..., Any]) -> 
 @pytest.mark.parametrize(
     ("tool", "arguments", "problem"),
     [
-        ("link", {"mentions": ["cold"], "linker": "food"}, "there is no such linker; there is disease, drug"),
+        ("link", {"mentions": ["cold"], "linker": "food"}, "no such linker; the linkers are disease, drug"),
         ("link", {"mentions": ["cold"], "types": ["T9"]}, "the index has no type 'T9'"),
         ("link", {"mentions": []}, "mentions: List should have at least 1 item after validation, not 0"),
         ("link", {}, "mentions: Field required"),
         ("link", {"mentions": ["cold", 7], "k": 99}, "mentions.1: Input should be a valid string; k: Input "),
-        ("concept", {"concept_id": "mesh:D7"}, "there is no concept mesh:D7"),
+        ("concept", {"concept_id": "mesh:D7"}, "no concept mesh:D7"),
         ("search", {"prefix": ""}, "prefix: String should have at least 1 character"),
         ("search", {"prefix": "c", "limit": "many"}, "limit: Input should be a valid integer"),
     ],

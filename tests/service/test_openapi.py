@@ -14,9 +14,9 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from starlette.testclient import TestClient
 
-from sapbert.service.api import MOST_ANSWERED
-from sapbert.service.lookup import MOST_NAMES
-from sapbert.service.reconciliation.routes import BATCH
+from sapbert.service.api import MAX_UNSTREAMED_CANDIDATES
+from sapbert.service.lookup import MAX_NAMES
+from sapbert.service.reconciliation.routes import MAX_BATCH
 from tests.service.conftest import MakeBench
 
 OPERATIONS = [
@@ -64,9 +64,9 @@ def test_every_operation_is_described_with_examples(client: TestClient) -> None:
     for operations in found["paths"].values():
         for operation in operations.values():
             assert operation["summary"]
-    shapes = found["components"]["schemas"]
-    for name in ("LinkRequest", "LinkAnswer", "Candidate", "MapRequest", "Problem"):
-        assert shapes[name]["examples"], name
+    schemas = found["components"]["schemas"]
+    for name in ("LinkRequest", "LinkAnswer", "Candidate", "MapRequest", "ErrorMessage"):
+        assert schemas[name]["examples"], name
 
 
 def test_bounds_are_documented_as_they_are(client: TestClient) -> None:
@@ -78,30 +78,30 @@ def test_bounds_are_documented_as_they_are(client: TestClient) -> None:
         {told["name"]: told["schema"] for told in found["paths"][path]["get"]["parameters"]}
         for path in ("/v1/search", "/v1/concepts/{concept_id}")
     )
-    most_words = {link[name]["maxItems"] for name in ("types", "sources", "prefixes")}
+    max_values = {link[name]["maxItems"] for name in ("types", "sources", "prefixes")}
 
     assert documented() == {
-        "`k` of a link": (link["k"]["minimum"], link["k"]["maximum"]),
-        "mentions times `k`, unless streamed": (1, MOST_ANSWERED),
-        "`types`, `sources` or `prefixes` of a link": (0, *most_words),
+        "`k` of a link request": (link["k"]["minimum"], link["k"]["maximum"]),
+        "mentions times `k`, unless streamed": (1, MAX_UNSTREAMED_CANDIDATES),
+        "`types`, `sources` or `prefixes`": (0, *max_values),
         "`names` of a map": (drawn["names"]["minimum"], drawn["names"]["maximum"]),
         "`limit` of a search": (search["limit"]["minimum"], search["limit"]["maximum"]),
-        "characters of a search's `prefix`": (search["prefix"]["minLength"], search["prefix"]["maxLength"]),
+        "characters of a search `prefix`": (search["prefix"]["minLength"], search["prefix"]["maxLength"]),
         "`neighbours` of a concept": (concept["neighbours"]["minimum"], concept["neighbours"]["maximum"]),
-        "names of a concept that are shown": (0, MOST_NAMES),
-        "queries, or identifiers, in a batch of `/reconcile`": (0, BATCH),
+        "names of a concept that are returned": (0, MAX_NAMES),
+        "queries or identifiers in a `/reconcile` batch": (0, MAX_BATCH),
     }
 
 
 def documented() -> dict[str, tuple[int, ...]]:
-    """The bounds of the table in docs/service.md."""
-    text = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
+    """The bounds of the table in docs/reference/service.md."""
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "service.md").read_text()
     rows = re.findall(r"^\| (.+) \| (\d+) \| ([\d,]+) \|$", text, flags=re.MULTILINE)
     return {what: (int(least), int(most.replace(",", ""))) for what, least, most in rows}
 
 
 def test_the_examples_work(client: TestClient) -> None:
-    shapes = client.get("/v1/openapi.json").json()["components"]["schemas"]
+    schemas = client.get("/v1/openapi.json").json()["components"]["schemas"]
     for path, name in (("/v1/link", "LinkRequest"), ("/v1/map", "MapRequest")):
-        for example in shapes[name]["examples"]:
+        for example in schemas[name]["examples"]:
             assert client.post(path, json=example).status_code == 200

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError, SapbertError
-from sapbert.service.settings import KeySettings, Limits, LinkerSettings, settings_of
+from sapbert.service.settings import KeySettings, Limits, LinkerSettings, load_settings
 
 DIGEST = "ab" * 32
 
@@ -40,7 +40,7 @@ def test_a_configuration_names_linkers_keys_and_limits(tmp_path: Path) -> None:
         """,
     )
 
-    found = settings_of(path)
+    found = load_settings(path)
 
     assert list(found.linkers) == ["mesh", "hpo"]
     assert found.linkers["mesh"] == LinkerSettings(
@@ -54,15 +54,15 @@ def test_a_configuration_names_linkers_keys_and_limits(tmp_path: Path) -> None:
 
 
 def test_an_index_alone_is_called_as_its_folder(tmp_path: Path) -> None:
-    found = settings_of(tmp_path / "my index (new)")
+    found = load_settings(tmp_path / "my index (new)")
     assert found.linkers == {"my-index-new": LinkerSettings(index=tmp_path / "my index (new)")}
 
 
 def test_the_index_that_comes_along_is_served_by_its_name(tmp_path: Path) -> None:
-    assert settings_of("default").linkers == {"default": LinkerSettings(index="default")}
+    assert load_settings("default").linkers == {"default": LinkerSettings(index="default")}
 
     path = config(tmp_path, '[linkers.mesh]\nindex = "default"\n[linkers.own]\nindex = "./default"')
-    assert [linker.index for linker in settings_of(path).linkers.values()] == [
+    assert [linker.index for linker in load_settings(path).linkers.values()] == [
         "default",
         tmp_path / "default",
     ]
@@ -72,13 +72,13 @@ def test_a_folder_of_that_name_is_not_taken_for_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     config(tmp_path, '[linkers.own]\nindex = "./default"')
     for what in ("./default", "service.toml"):
-        [linker] = settings_of(what).linkers.values()
+        [linker] = load_settings(what).linkers.values()
         assert linker.index == Path("default")
 
 
 @given(st.text(alphabet="ab-._é /", max_size=80))
 def test_any_folder_makes_a_name(name: str) -> None:
-    assert len(settings_of(Path("x") / name).linkers) == 1
+    assert len(load_settings(Path("x") / name).linkers) == 1
 
 
 INDEX = '[linkers.a]\nindex = "x"\n'
@@ -88,19 +88,19 @@ KEY = f'[keys.bob]\nsha256 = "{DIGEST}"\n'
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "a service needs a linker"),
-        ("[linkers]", "a service needs a linker"),
+        ("", "no linker is configured"),
+        ("[linkers]", "no linker is configured"),
         ("[linkers.a]", "linkers.a.index: Field required"),
-        (INDEX + 'titel = "y"', "there is no setting linkers.a.titel; did you mean 'linkers.a.title'"),
-        (INDEX + "[limit]\nmentions = 1", "there is no setting limit; did you mean 'limits'"),
-        (INDEX + "[limits]\nmention = 1", "no setting limits.mention; did you mean 'limits.mentions'"),
+        (INDEX + 'titel = "y"', "unknown setting linkers.a.titel; did you mean 'linkers.a.title'"),
+        (INDEX + "[limit]\nmentions = 1", "unknown setting limit; did you mean 'limits'"),
+        (INDEX + "[limits]\nmention = 1", "unknown setting limits.mention; did you mean 'limits.mentions'"),
         (INDEX + "[limits]\nmentions = 0", "limits.mentions must be above 0, got 0"),
         (INDEX + '[limits]\nmentions = "many"', "limits.mentions: Input should be a valid integer"),
-        (INDEX + '[keys.bob]\nsha256 = "secret"', "sha256 has 64 digits"),
+        (INDEX + '[keys.bob]\nsha256 = "secret"', "sha256 must have 64 hexadecimal digits"),
         (INDEX + f"{KEY}requests = 0", "requests must be at least 1, got 0"),
         (INDEX + f"{KEY}mentions_per_second = -1", "mentions_per_second must be above 0"),
-        (INDEX + '[keys."a b"]\nsha256 = "' + DIGEST + '"', "'a b' is no name for a linker or a key"),
-        ('[linkers."../x"]\nindex = "x"', "'../x' is no name"),
+        (INDEX + '[keys."a b"]\nsha256 = "' + DIGEST + '"', "'a b' is not a valid linker or key name"),
+        ('[linkers."../x"]\nindex = "x"', "'../x' is not a valid"),
         ("linkers = 7", "linkers: Input should be a valid"),
         ("[linkers", "not valid TOML"),
     ],
@@ -110,7 +110,7 @@ def test_what_is_wrong_with_a_configuration_is_told_in_one_line(
 ) -> None:
     path = config(tmp_path, text)
     with pytest.raises(SapbertError) as error:
-        settings_of(path)
+        load_settings(path)
     assert problem in str(error.value)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
@@ -118,10 +118,10 @@ def test_what_is_wrong_with_a_configuration_is_told_in_one_line(
 
 def test_a_configuration_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(SapbertError, match=r"service.toml: cannot be read: No such file"):
-        settings_of(tmp_path / "service.toml")
+        load_settings(tmp_path / "service.toml")
 
 
 def test_a_secret_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
-        settings_of(config(tmp_path, INDEX + '[keys.bob]\nsha256 = "hunter2"'))
+        load_settings(config(tmp_path, INDEX + '[keys.bob]\nsha256 = "hunter2"'))
     assert "hunter2" not in str(error.value)

@@ -1,1 +1,1 @@
-"""A linker as a service: HTTP, the reconciliation protocol of OpenRefine, and tools for language models."""
+"""The HTTP service: a JSON API, OpenRefine reconciliation, a review page, and tools for language models."""

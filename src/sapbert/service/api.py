@@ -1,8 +1,7 @@
-"""The routes of `/v1`.
+"""The routes of `/v1` and `/metrics`.
 
-A link answer is written as text here, not through models: it may hold a hundred thousand candidates, and
-making and checking an object of each would take longer than linking some. Its shape is still declared and
-tested.
+A link answer is serialized by hand, not through pydantic models: it may have a hundred thousand candidates,
+and validating an object for each takes longer than linking. Its schema is still declared, and tested.
 """
 
 from __future__ import annotations
@@ -17,44 +16,44 @@ from starlette.exceptions import HTTPException
 
 from sapbert.linking.settings import LinkSettings
 from sapbert.service import lookup
-from sapbert.service.link_requests import Row, call, exchange_of, link, require_kind
-from sapbert.service.linkers import Served
-from sapbert.service.middleware.limits import refused
+from sapbert.service.link_requests import Row, call, link, request_context, require_content_type
+from sapbert.service.linkers import ServedLinker
+from sapbert.service.middleware.limits import http_error
 from sapbert.service.middleware.metrics import CONTENT_TYPE
 from sapbert.service.schemas import (
-    MOST_CANDIDATES,
-    MOST_WORDS,
+    MAX_CANDIDATES,
+    MAX_FILTER_VALUES,
     Concept,
-    LimitsAbout,
+    ErrorMessage,
+    FilterValue,
+    LimitsInfo,
     LinkAnswer,
-    LinkerAbout,
+    LinkerInfo,
     LinkRequest,
     MapAnswer,
     MapRequest,
-    Problem,
     SearchAnswer,
     Status,
     Version,
-    Word,
 )
 from sapbert.version import __version__
 
 NDJSON = "application/x-ndjson"
-MOST_ANSWERED = 100_000
-"""Candidates in an answer that is not streamed."""
-MOST_CHARACTERS = 200
-"""Of an identifier, or of what somebody types."""
+MAX_UNSTREAMED_CANDIDATES = 100_000
+"""Largest number of mentions times k in an answer that is not streamed."""
+MAX_TEXT_CHARACTERS = 200
+"""Longest identifier or search prefix."""
 
-LinkerName = Annotated[str | None, Query(description="Name of a linker; without it, the first.")]
+LinkerName = Annotated[str | None, Query(description="Name of the linker. Default: the first one.")]
 
 
-def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": Problem} for status in (*statuses, 401, 429, 503)}
+def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": ErrorMessage} for status in (*statuses, 401, 429, 503)}
 
 
 async def _require_json(request: Request) -> None:
-    """Look at the kind of a body before its content, of which the framework would say something obscure."""
-    require_kind(request, "application/json")
+    """Check the content type before the body is parsed; the framework's own message would be obscure."""
+    require_content_type(request, "application/json")
 
 
 router = APIRouter(prefix="/v1")
@@ -67,94 +66,100 @@ router = APIRouter(prefix="/v1")
     responses={
         200: {
             "model": LinkAnswer,
-            "description": f"All answers; or, with Accept: {NDJSON}, one a line as they are found.",
+            "description": f"All answers. With Accept: {NDJSON}, one answer per line as they are linked.",
             "content": {NDJSON: {"schema": {"type": "string"}}},
         },
-        **_problems(400, 404, 413, 415, 422),
+        **_errors(400, 404, 413, 415, 422),
     },
     dependencies=[Depends(_require_json)],
 )
-async def link_mentions(asked: LinkRequest, request: Request, linker: LinkerName = None) -> Response:
-    """Return the best candidates of each mention, best first; none is NIL."""
-    exchange = exchange_of(request)
-    served = exchange.state.linker(linker)
+async def link_mentions(body: LinkRequest, request: Request, linker: LinkerName = None) -> Response:
+    """Return up to k candidates per mention, best first. An empty list means NIL: no matching concept."""
+    context = request_context(request)
+    served = context.state.linker(linker)
     settings = LinkSettings(
-        exact=served.settings().exact if asked.exact is None else asked.exact,
-        threshold=asked.threshold,
-        types=tuple(asked.types),
-        sources=tuple(asked.sources),
-        prefixes=tuple(asked.prefixes),
+        exact=served.default_settings().exact if body.exact is None else body.exact,
+        threshold=body.threshold,
+        types=tuple(body.types),
+        sources=tuple(body.sources),
+        prefixes=tuple(body.prefixes),
     )
     streamed = NDJSON in request.headers.get("accept", "")
-    if not streamed and len(asked.mentions) * asked.k > MOST_ANSWERED:
-        raise refused(
-            422, f"mentions times k is at most {MOST_ANSWERED:,}; with Accept: {NDJSON} there may be more"
+    if not streamed and len(body.mentions) * body.k > MAX_UNSTREAMED_CANDIDATES:
+        raise http_error(
+            422,
+            f"mentions times k may be at most {MAX_UNSTREAMED_CANDIDATES:,}; send fewer, or Accept: {NDJSON}",
         )
-    texts = _texts(asked.mentions, link(exchange, served, asked.mentions, k=asked.k, settings=settings))
-    # What can be refused is refused with the first piece, before an answer begins.
-    first = await anext(texts)
+    chunks = _encode_answers(body.mentions, link(context, served, body.mentions, k=body.k, settings=settings))
+    # Errors are raised with the first chunk, before the response starts.
+    first = await anext(chunks)
     if streamed:
-        return StreamingResponse(_stream(first, texts), media_type=NDJSON)
-    answers = b",".join([*first, *[text async for piece in texts for text in piece]])
+        return StreamingResponse(_stream(first, chunks), media_type=NDJSON)
+    answers = b",".join([*first, *[answer async for chunk in chunks for answer in chunk]])
     head = json.dumps({"linker": served.name, "fingerprint": served.linker.fingerprint})[:-1].encode()
     return Response(head + b', "answers": [' + answers + b"]}", media_type="application/json")
 
 
-async def _texts(
-    mentions: Sequence[str], pieces: AsyncIterator[list[list[Row]]]
+async def _encode_answers(
+    mentions: Sequence[str], chunks: AsyncIterator[list[list[Row]]]
 ) -> AsyncIterator[list[bytes]]:
-    """Yield the answers to mentions as JSON, some at a time."""
-    waiting = iter(mentions)
-    async for piece in pieces:
-        answers = ({"mention": next(waiting), "candidates": candidates} for candidates in piece)
+    """Yield the answers of mentions as JSON, one chunk at a time."""
+    remaining = iter(mentions)
+    async for chunk in chunks:
+        answers = ({"mention": next(remaining), "candidates": candidates} for candidates in chunk)
         yield [json.dumps(answer, ensure_ascii=False).encode() for answer in answers]
 
 
 async def _stream(first: list[bytes], rest: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
-    """Yield answers one a line; if that fails on the way, the last line says so."""
+    """Yield one answer per line; if linking fails midway, the last line is the error."""
     yield b"\n".join(first) + b"\n"
     try:
-        async for piece in rest:
-            yield b"\n".join(piece) + b"\n"
+        async for chunk in rest:
+            yield b"\n".join(chunk) + b"\n"
     except HTTPException as error:
         yield json.dumps({"error": error.detail}).encode() + b"\n"
 
 
-@router.get("/concepts/{concept_id:path}", summary="Show a concept", responses=_problems(404, 422))
+@router.get("/concepts/{concept_id:path}", summary="Get a concept", responses=_errors(404, 422))
 async def concept(
     request: Request,
-    concept_id: Annotated[str, Path(max_length=MOST_CHARACTERS, examples=["mesh:D009203"])],
-    neighbours: Annotated[int, Query(ge=0, le=MOST_CANDIDATES, description="Nearest concepts.")] = 10,
+    concept_id: Annotated[str, Path(max_length=MAX_TEXT_CHARACTERS, examples=["mesh:D009203"])],
+    neighbours: Annotated[
+        int, Query(ge=0, le=MAX_CANDIDATES, description="Number of nearest concepts.")
+    ] = 10,
     linker: LinkerName = None,
 ) -> Concept:
-    """Return the names, types and sources of a concept, by identifier or alias, and what is near it."""
-    exchange = exchange_of(request)
-    served = exchange.state.linker(linker)
-    number = served.number_of(concept_id)
+    """Return the names, types, sources and nearest concepts of a concept, by identifier or alias."""
+    context = request_context(request)
+    served = context.state.linker(linker)
+    number = served.concept_number(concept_id)
     if number is None:
-        raise refused(404, "there is no such concept")
-    return await call(exchange, served, lambda: lookup.concept_of(served, number, neighbours=neighbours))
+        raise http_error(404, "no such concept")
+    return await call(context, served, lambda: lookup.describe_concept(served, number, neighbours=neighbours))
 
 
-@router.get("/search", summary="Search as you type", responses=_problems(404, 422))
+@router.get("/search", summary="Search names and identifiers by prefix", responses=_errors(404, 422))
 async def search(
     request: Request,
-    prefix: Annotated[str, Query(min_length=1, max_length=MOST_CHARACTERS, examples=["heart a"])],
-    limit: Annotated[int, Query(ge=1, le=MOST_CANDIDATES)] = 10,
+    prefix: Annotated[str, Query(min_length=1, max_length=MAX_TEXT_CHARACTERS, examples=["heart a"])],
+    limit: Annotated[int, Query(ge=1, le=MAX_CANDIDATES)] = 10,
     type: Annotated[
-        list[Word], Query(max_length=MOST_WORDS, description="Only concepts of these types.")
-    ] = [],  # noqa: B006  # the framework copies it
+        list[FilterValue], Query(max_length=MAX_FILTER_VALUES, description="Only concepts of these types.")
+    ] = [],  # noqa: B006  # FastAPI copies the default
     namespace: Annotated[
-        list[Word],
-        Query(max_length=MOST_WORDS, description="Only concepts whose identifier begins so: mesh."),
-    ] = [],  # noqa: B006  # as above
+        list[FilterValue],
+        Query(
+            max_length=MAX_FILTER_VALUES,
+            description="Only concepts whose identifier has one of these prefixes, such as mesh.",
+        ),
+    ] = [],  # noqa: B006  # FastAPI copies the default
     linker: LinkerName = None,
 ) -> SearchAnswer:
-    """Return concepts with a name that begins so, or an identifier (`mesh:D0092`)."""
-    exchange = exchange_of(request)
-    served = exchange.state.linker(linker)
+    """Return concepts with a name or an identifier that starts with the prefix (`heart a`, `mesh:D0092`)."""
+    context = request_context(request)
+    served = context.state.linker(linker)
     results = await call(
-        exchange,
+        context,
         served,
         lambda: lookup.search(served, prefix, limit=limit, types=type, namespaces=namespace),
     )
@@ -163,29 +168,29 @@ async def search(
 
 @router.post(
     "/map",
-    summary="Draw what is near a mention",
-    responses=_problems(400, 404, 413, 415, 422),
+    summary="Map the names near a mention",
+    responses=_errors(400, 404, 413, 415, 422),
     dependencies=[Depends(_require_json)],
 )
-async def surroundings(asked: MapRequest, request: Request, linker: LinkerName = None) -> MapAnswer:
-    """Return the nearest names of a mention, laid into a plane."""
-    exchange = exchange_of(request)
-    served = exchange.state.linker(linker)
-    longest = exchange.state.settings.limits.mention_characters
-    if len(asked.mention) > longest:
-        raise refused(422, f"mention: at most {longest:,} characters")
-    return await call(exchange, served, lambda: lookup.surroundings(served, asked.mention, names=asked.names))
+async def map_names(body: MapRequest, request: Request, linker: LinkerName = None) -> MapAnswer:
+    """Return the nearest names of a mention, projected onto two principal components."""
+    context = request_context(request)
+    served = context.state.linker(linker)
+    longest = context.state.settings.limits.mention_characters
+    if len(body.mention) > longest:
+        raise http_error(422, f"mention: at most {longest:,} characters")
+    return await call(context, served, lambda: lookup.nearby_names(served, body.mention, names=body.names))
 
 
-@router.get("/version", summary="What runs here", responses=_problems())
+@router.get("/version", summary="Version, linkers and limits", responses=_errors())
 async def version(request: Request) -> Version:
-    """Return versions and fingerprints, what each linker knows, and what may be asked for."""
-    state = exchange_of(request).state
+    """Return the version of sapbert, the linkers with their fingerprints, and the limits of a request."""
+    state = request_context(request).state
     limits = state.settings.limits
     return Version(
         sapbert=__version__,
-        linkers=list(map(_about, state.linkers.values())),
-        limits=LimitsAbout(
+        linkers=list(map(_linker_info, state.linkers.values())),
+        limits=LimitsInfo(
             body_bytes=limits.body_bytes,
             mentions=limits.mentions,
             mention_characters=limits.mention_characters,
@@ -193,9 +198,9 @@ async def version(request: Request) -> Version:
     )
 
 
-def _about(served: Served) -> LinkerAbout:
+def _linker_info(served: ServedLinker) -> LinkerInfo:
     linker, name_table = served.linker, served.linker.name_table
-    return LinkerAbout(
+    return LinkerInfo(
         name=served.name,
         title=served.title,
         fingerprint=linker.fingerprint,
@@ -209,17 +214,17 @@ def _about(served: Served) -> LinkerAbout:
     )
 
 
-@router.get("/health", summary="Whether the process lives")
+@router.get("/health", summary="Liveness")
 async def health() -> Status:
-    """Answer."""
+    """Answer 200 while the process runs."""
     return Status(status="ok")
 
 
-@router.get("/ready", summary="Whether more can be asked", responses={503: {"model": Status}})
+@router.get("/ready", summary="Readiness", responses={503: {"model": Status}})
 async def ready(request: Request, response: Response) -> Status:
-    """Answer 503 while as much is waiting as may wait."""
-    exchange = exchange_of(request)
-    limits, service = exchange.state.settings.limits, exchange.service
+    """Answer 200 while the service accepts requests, 503 while it is overloaded."""
+    context = request_context(request)
+    limits, service = context.state.settings.limits, context.service
     if service.batcher.waiting >= limits.queued_mentions or service.in_flight >= limits.requests:
         response.status_code = 503
         return Status(status="busy")
@@ -229,14 +234,14 @@ async def ready(request: Request, response: Response) -> Status:
 metrics_router = APIRouter()
 
 
-@metrics_router.get("/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse)
+@metrics_router.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
-    """Return figures of all workers."""
-    exchange = exchange_of(request)
-    service = exchange.service
-    text = service.metrics.text(
+    """Return the metrics of all workers in the Prometheus text format."""
+    context = request_context(request)
+    service = context.service
+    text = service.metrics.render(
         in_flight=service.in_flight,
         waiting=service.batcher.waiting,
-        linkers={name: served.linker.fingerprint for name, served in exchange.state.linkers.items()},
+        linkers={name: served.linker.fingerprint for name, served in context.state.linkers.items()},
     )
     return Response(text, media_type=CONTENT_TYPE)

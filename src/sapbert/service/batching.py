@@ -1,11 +1,11 @@
-"""Concurrent requests share batches of the encoder.
+"""Combine concurrent requests into batches for the encoder.
 
-One thread does all the work of a process; the encoder itself uses several cores. While the thread is busy,
-requests gather, and the next batch takes all that want the same. So a lone request never waits for company,
-and batches grow with the load.
+One thread per process runs all linking; the encoder itself uses several cores. Requests that arrive while
+the thread is busy are queued, and the next batch takes all that have the same linker and settings. A single
+request therefore never waits for others, and batches grow with the load.
 
-A long list goes in as pieces, one after the other (`PIECE`), so that short requests do not wait for its end.
-A request is refused only at its beginning, in `admit`.
+A long list is submitted in chunks of `BATCH_SIZE`, one after the other, so that short requests do not wait
+for its end. A request is refused only before its first chunk, in `require_capacity`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sapbert.service.middleware.limits import refused
+from sapbert.service.middleware.limits import http_error
 
-PIECE = 64
-"""Mentions in a batch, unless a single request brings more at once."""
+BATCH_SIZE = 64
+"""Mentions per batch, unless a single job has more."""
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
     key: Hashable
-    """Jobs of the same key can be worked on together."""
+    """Jobs with the same key can share a batch."""
     items: Sequence[str]
-    work: Callable[[list[str]], Sequence[Any]]
-    """Returns a result for each item."""
-    done: asyncio.Future[Sequence[Any]]
+    function: Callable[[list[str]], Sequence[Any]]
+    """Returns one result per item."""
+    result: asyncio.Future[Sequence[Any]]
 
 
 class Batcher:
-    """Works through what is asked, in batches, on one thread."""
+    """Runs jobs in batches on one thread."""
 
     def __init__(self, *, on_batch: Callable[[int], None]) -> None:
         self._on_batch = on_batch
@@ -45,55 +45,55 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """Items that wait."""
+        """Number of queued items."""
         return sum(len(job.items) for job in self._jobs)
 
-    def admit(self, limit: int) -> None:
-        """Refuse a new request where so many items wait already."""
+    def require_capacity(self, limit: int) -> None:
+        """Raise a 503 error if `limit` or more items are queued."""
         if self.waiting >= limit:
-            raise refused(503, "too many mentions are waiting; try again", retry_after=1)
+            raise http_error(503, "too many mentions are waiting; try again", retry_after=1)
 
-    async def work(
-        self, key: Hashable, items: Sequence[str], work: Callable[[list[str]], Sequence[_Result]]
+    async def submit(
+        self, key: Hashable, items: Sequence[str], function: Callable[[list[str]], Sequence[_Result]]
     ) -> Sequence[_Result]:
-        """Return the result of `work` for each item; it may get the items of others of the same key."""
-        job = _Job(key, items, work, asyncio.get_running_loop().create_future())
+        """Return the result of `function` per item; a call may include items of other jobs with the key."""
+        job = _Job(key, items, function, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
         if self._running is None:
             self._running = asyncio.create_task(self._run())
-        return await job.done
+        return await job.result
 
     async def call(self, function: Callable[[], _Result]) -> _Result:
-        """Return what `function` does, on the thread that does everything."""
-        [result] = await self.work(object(), [""], lambda _: [function()])
+        """Run a function on the linking thread and return its result."""
+        [result] = await self.submit(object(), [""], lambda _: [function()])
         return result
 
     def close(self) -> None:
-        """Let the thread end when it has nothing to do."""
+        """Let the thread end as soon as it is idle."""
         self._thread.shutdown(wait=False)
 
     async def _run(self) -> None:
         try:
-            while batch := self._next():
+            while batch := self._next_batch():
                 self._on_batch(sum(len(job.items) for job in batch))
                 outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, _outcomes, batch)
                 for job, outcome in zip(batch, outcomes, strict=True):
-                    if job.done.done():
+                    if job.result.done():
                         continue
                     if isinstance(outcome, Exception):
-                        job.done.set_exception(outcome)
+                        job.result.set_exception(outcome)
                     else:
-                        job.done.set_result(outcome)
+                        job.result.set_result(outcome)
         finally:
             self._running = None
 
-    def _next(self) -> list[_Job]:
-        """Take the first job, and others of its key as long as there is room; who has left is dropped."""
+    def _next_batch(self) -> list[_Job]:
+        """Take the first job, and others with its key while they fit; drop cancelled jobs."""
         batch: list[_Job] = []
         others: deque[_Job] = deque()
-        room = PIECE
+        room = BATCH_SIZE
         for job in self._jobs:
-            if job.done.done():
+            if job.result.done():
                 continue
             if not batch or (job.key == batch[0].key and len(job.items) <= room):
                 batch.append(job)
@@ -105,10 +105,10 @@ class Batcher:
 
 
 def _outcomes(batch: list[_Job]) -> list[Sequence[Any] | Exception]:
-    """Work on a batch, on the thread; if it fails, on each job alone, so that none fails for another."""
+    """Run a batch on the thread; if it fails, run each job alone, so that no job fails because of another."""
     try:
-        results = batch[0].work([item for job in batch for item in job.items])
-    except Exception as error:  # noqa: BLE001  # it is raised again, by whoever waits for it
+        results = batch[0].function([item for job in batch for item in job.items])
+    except Exception as error:  # noqa: BLE001  # raised again in the coroutine that awaits the job
         return [error] if len(batch) == 1 else [_outcomes([job])[0] for job in batch]
     outcomes: list[Sequence[Any] | Exception] = []
     start = 0

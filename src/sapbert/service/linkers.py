@@ -1,7 +1,7 @@
-"""The linkers of a service, opened: an index each, under a name.
+"""Open the linkers of a service: one index each, under a name.
 
-Checksums are compared here, unlike in `sapbert link`: a service runs for weeks, and reading an index once
-also brings it into memory. Files stay mapped, so several workers share one copy of an index.
+Checksums are verified here, unlike in `sapbert link`: a service runs for weeks, and reading an index once
+also loads it into the page cache. Files are memory-mapped, so several workers share one copy of an index.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from sapbert.service.settings import LinkerSettings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Served:
-    """A linker under its name."""
+class ServedLinker:
+    """A linker with its name and title."""
 
     name: str
     title: str
@@ -32,31 +32,31 @@ class Served:
         start, stop = name_table.type_offsets[concept], name_table.type_offsets[concept + 1]
         return [name_table.types[number] for number in name_table.type_numbers[start:stop].tolist()]
 
-    def settings(self, *, types: Sequence[str] = (), sources: Sequence[str] = ()) -> LinkSettings:
-        """Return how to link where nobody says how: exact names first, unless calibrated without."""
+    def default_settings(self, *, types: Sequence[str] = (), sources: Sequence[str] = ()) -> LinkSettings:
+        """Return the default settings: exact matches first, unless the calibration was made without them."""
         calibration = self.linker.calibration
         exact = True if calibration is None else calibration.exact
         return LinkSettings(exact=exact, types=tuple(types), sources=tuple(sources))
 
-    def number_of(self, concept_id: str) -> int | None:
-        """Return the number of a concept by identifier or alias, in whatever spelling of its prefix."""
-        wanted = [concept_id, parse_curie(concept_id) or concept_id]
-        numbers: list[int] = self.linker.name_table.concepts_of(wanted).tolist()
+    def concept_number(self, concept_id: str) -> int | None:
+        """Return the number of a concept, or None, by identifier or alias in any spelling of its prefix."""
+        spellings = [concept_id, parse_curie(concept_id) or concept_id]
+        numbers: list[int] = self.linker.name_table.concepts_of(spellings).tolist()
         return next((number for number in numbers if number >= 0), None)
 
 
 def verify_indexes(linkers: Mapping[str, LinkerSettings]) -> None:
-    """Compare every file of every index with its checksum; an encoder is compared whenever it is opened."""
+    """Verify the checksums of all indexes; those of an encoder are verified whenever it is opened."""
     for settings in linkers.values():
         load_manifest(resolve_default(settings.index, "index"), kind=KIND)
 
 
-def open_linkers(linkers: Mapping[str, LinkerSettings], *, threads: int | None) -> dict[str, Served]:
-    """Open all linkers, each on so many threads; by default all cores."""
+def open_linkers(linkers: Mapping[str, LinkerSettings], *, threads: int | None) -> dict[str, ServedLinker]:
+    """Open all linkers, each with this number of threads; None uses all cores."""
     return {name: _open(name, settings, threads) for name, settings in linkers.items()}
 
 
-def _open(name: str, settings: LinkerSettings, threads: int | None) -> Served:
+def _open(name: str, settings: LinkerSettings, threads: int | None) -> ServedLinker:
     linker = Linker.open(
         settings.index,
         threads=threads,
@@ -72,4 +72,4 @@ def _open(name: str, settings: LinkerSettings, threads: int | None) -> Served:
             raise no_known_concept(
                 mentions, settings.index, table=settings.mentions, option="--mentions-prefix"
             )
-    return Served(name, settings.title or name, linker)
+    return ServedLinker(name, settings.title or name, linker)

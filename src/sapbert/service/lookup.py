@@ -1,11 +1,11 @@
-"""Look into an index: one concept, names by their beginning, and what lies around a mention.
+"""Queries on an index that are not linking: one concept, names by prefix, and the names near a mention.
 
-An index keeps the concepts of each name but not the names of each concept; these are found by looking at all
-links, some ten milliseconds for fifteen million. A table the other way round would take memory in every
-worker for what curators do now and then.
+An index stores the concepts of each name but not the names of each concept. They are found by scanning all
+links, which takes about 10 ms for 15 million. An inverse table would take memory in every worker for
+something that curators need only occasionally.
 
-Vectors of names come from the encoder, not from the index, whose search may be of any kind; a map needs a
-few dozen.
+Vectors of names are encoded again instead of read from the index, because the index may store them in any
+form; a map needs only a few dozen.
 """
 
 from __future__ import annotations
@@ -21,147 +21,156 @@ from sapbert.arrays import Texts
 from sapbert.curies import canonical_prefix, parse_curie
 from sapbert.index.name_table import require_known
 from sapbert.linking.search import filter_masks, nearest_concepts
-from sapbert.service.linkers import Served
-from sapbert.service.schemas import Concept, Found, MapAnswer, Name, Neighbour, Point
+from sapbert.service.linkers import ServedLinker
+from sapbert.service.schemas import Concept, MapAnswer, Name, Neighbour, Point, SearchResult
 from sapbert.text import fold
 
-MOST_NAMES = 500
-"""Names of one concept that are shown."""
-_LOOKED_AT = 10_000
-"""Names that a search passes over at most, where few of many are of the type that is wanted."""
+MAX_NAMES = 500
+"""Names of one concept that are returned."""
+_MAX_SCANNED = 10_000
+"""Names that a search scans at most, if few of them match the filters."""
 
 
-class Naming(NamedTuple):
-    """The rows that name a concept, in order, and the numbers of the sources that say so."""
+class ConceptNames(NamedTuple):
+    """The rows of the name table that name a concept, in order, and the source numbers of each."""
 
     rows: list[int]
     sources: list[list[int]]
 
 
-def namings(served: Served, concepts: Sequence[int]) -> list[Naming]:
-    """Find the names of some concepts, all in one pass."""
+def concept_names(served: ServedLinker, concepts: Sequence[int]) -> list[ConceptNames]:
+    """Find the names of several concepts in one pass."""
     name_table = served.linker.name_table
     links = np.flatnonzero(np.isin(name_table.link_concepts, np.array(concepts, np.int32)))
     rows = np.searchsorted(name_table.link_offsets, links, side="right") - 1
-    found: dict[int, dict[int, list[int]]] = {number: {} for number in concepts}
-    owners, sources = name_table.link_concepts[links].tolist(), name_table.link_sources[links].tolist()
-    for concept, row, source in zip(owners, rows.tolist(), sources, strict=True):
-        found[concept].setdefault(row, []).append(source)
-    return [Naming(list(found[number]), list(found[number].values())) for number in concepts]
+    by_concept: dict[int, dict[int, list[int]]] = {number: {} for number in concepts}
+    linked, sources = name_table.link_concepts[links].tolist(), name_table.link_sources[links].tolist()
+    for concept, row, source in zip(linked, rows.tolist(), sources, strict=True):
+        by_concept[concept].setdefault(row, []).append(source)
+    return [ConceptNames(list(by_concept[number]), list(by_concept[number].values())) for number in concepts]
 
 
-def concept_of(served: Served, number: int, *, neighbours: int) -> Concept:
-    """Describe a concept."""
+def describe_concept(served: ServedLinker, number: int, *, neighbours: int) -> Concept:
+    """Return the names, types, sources and nearest concepts of a concept."""
     name_table = served.linker.name_table
-    [naming] = namings(served, [number])
-    words = [
-        [name_table.sources[source] for source in own if name_table.sources[source]] for own in naming.sources
+    [named] = concept_names(served, [number])
+    sources = [
+        [name_table.sources[source] for source in numbers if name_table.sources[source]]
+        for numbers in named.sources
     ]
     names = [
-        Name(name=name_table.texts[row], sources=own) for row, own in zip(naming.rows, words, strict=True)
+        Name(name=name_table.texts[row], sources=row_sources)
+        for row, row_sources in zip(named.rows, sources, strict=True)
     ]
     return Concept(
         concept_id=name_table.concepts[number],
         preferred_name=name_table.preferred[number],
         types=served.types_of(number),
-        sources=sorted({word for own in words for word in own}),
+        sources=sorted({source for row_sources in sources for source in row_sources}),
         aliases=aliases_of(served, number),
-        names=names[:MOST_NAMES],
+        names=names[:MAX_NAMES],
         name_count=len(names),
         neighbours=_neighbours(served, number, neighbours),
     )
 
 
-def aliases_of(served: Served, number: int) -> list[str]:
+def aliases_of(served: ServedLinker, number: int) -> list[str]:
     """Return the other identifiers of a concept."""
     name_table = served.linker.name_table
     return name_table.aliases.take(np.flatnonzero(name_table.alias_concepts == number))
 
 
-def _neighbours(served: Served, number: int, count: int) -> list[Neighbour]:
-    """Return the concepts nearest to the preferred name of one, without itself."""
+def _neighbours(served: ServedLinker, number: int, count: int) -> list[Neighbour]:
+    """Return the concepts nearest to the preferred name of a concept, without the concept itself."""
     if count < 1:
         return []
     linker, name_table = served.linker, served.linker.name_table
     text = fold(name_table.preferred[number])
     vectors = linker.encoder.encode([text])
-    [near] = nearest_concepts(linker.search, name_table, [text], vectors, count + 1, filter_masks(name_table))
+    [nearest] = nearest_concepts(
+        linker.search, name_table, [text], vectors, count + 1, filter_masks(name_table)
+    )
     return [
         Neighbour(
-            concept_id=name_table.concepts[found.concept],
-            preferred_name=name_table.preferred[found.concept],
-            matched_name=name_table.texts[found.row],
-            score=found.score,
+            concept_id=name_table.concepts[match.concept],
+            preferred_name=name_table.preferred[match.concept],
+            matched_name=name_table.texts[match.row],
+            score=match.score,
         )
-        for found in near
-        if found.concept != number
+        for match in nearest
+        if match.concept != number
     ][:count]
 
 
 def search(
-    served: Served,
+    served: ServedLinker,
     prefix: str,
     *,
     limit: int,
     types: Sequence[str] = (),
     namespaces: Sequence[str] = (),
     skip: int = 0,
-) -> list[Found]:
-    """Return concepts with a name, or an identifier, that begins with `prefix`, without the first `skip`.
+) -> list[SearchResult]:
+    """Return concepts with a name or an identifier that starts with `prefix`, without the first `skip`.
 
-    Filters are those of linking, and what the index does not know is refused as there; but few names are
-    looked at, so each is asked for what it has, instead of all concepts first.
+    Filters are those of linking, and a value that the index does not have is refused as there. Few names are
+    scanned, so each is checked on its own instead of building a mask of all concepts.
     """
     name_table = served.linker.name_table
-    spaces = list(map(canonical_prefix, namespaces))
+    allowed = list(map(canonical_prefix, namespaces))
     require_known(types, name_table.types, "type")
-    if spaces:
-        require_known(spaces, name_table.prefixes(), "prefix")
-    found: dict[int, Found] = {}
-    for number, name in islice(_beginning(served, prefix), _LOOKED_AT):
-        if len(found) == skip + limit:
+    if allowed:
+        require_known(allowed, name_table.prefixes(), "prefix")
+    results: dict[int, SearchResult] = {}
+    for number, name in islice(_prefix_matches(served, prefix), _MAX_SCANNED):
+        if len(results) == skip + limit:
             break
-        curie, own = name_table.concepts[number], served.types_of(number)
-        if (types and set(types).isdisjoint(own)) or (spaces and curie.partition(":")[0] not in spaces):
+        concept_id, concept_types = name_table.concepts[number], served.types_of(number)
+        if types and set(types).isdisjoint(concept_types):
             continue
-        row = Found(
-            concept_id=curie, preferred_name=name_table.preferred[number], matched_name=name, types=own
+        if allowed and concept_id.partition(":")[0] not in allowed:
+            continue
+        result = SearchResult(
+            concept_id=concept_id,
+            preferred_name=name_table.preferred[number],
+            matched_name=name,
+            types=concept_types,
         )
-        found.setdefault(number, row)
-    return list(found.values())[skip:]
+        results.setdefault(number, result)
+    return list(results.values())[skip:]
 
 
-def _beginning(served: Served, prefix: str) -> Iterator[tuple[int, str]]:
-    """Yield concepts and what of them begins so: an identifier first, then names in order."""
+def _prefix_matches(served: ServedLinker, prefix: str) -> Iterator[tuple[int, str]]:
+    """Yield concepts with the name that matches: first by identifier, then by name in alphabetical order."""
     name_table = served.linker.name_table
     if ":" in prefix:
         curie = parse_curie(prefix) or prefix
-        for number in _span(name_table.concepts, curie):
+        for number in _prefix_range(name_table.concepts, curie):
             yield number, name_table.preferred[number]
     text = fold(prefix)
-    for row in _span(name_table.folded, text) if text else ():
+    for row in _prefix_range(name_table.folded, text) if text else ():
         for number in name_table.link_concepts[name_table.links_of(row)].tolist():
             yield number, name_table.texts[row]
 
 
-def _span(texts: Texts, beginning: str) -> range:
-    """Where the strings that begin so lie, of strings that are in order of their bytes."""
-    start = beginning.encode(errors="replace")
-    # No byte of UTF-8 is 0xFF: this is above every string that begins so, and below all that follow.
+def _prefix_range(texts: Texts, prefix: str) -> range:
+    """Return the positions of the strings that start with `prefix`; the strings are sorted by their bytes."""
+    start = prefix.encode(errors="replace")
+    # No byte of UTF-8 is 0xFF: this is above every string with the prefix, and below all that follow.
     return range(texts.position(start), texts.position(start + b"\xff"))
 
 
-def surroundings(served: Served, mention: str, *, names: int) -> MapAnswer:
-    """Lay a mention and the names nearest to it into a plane."""
+def nearby_names(served: ServedLinker, mention: str, *, names: int) -> MapAnswer:
+    """Project a mention and its nearest names onto a plane."""
     linker, name_table = served.linker, served.linker.name_table
     text = fold(mention)
     depth = min(names, len(name_table))
     scores, rows = linker.search.search([text], linker.encoder.encode([text]), depth)
     near = [(row, score) for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True) if row >= 0]
     vectors = linker.encoder.encode([text, *(name_table.folded[row] for row, _ in near)])
-    places, explained = _plane(vectors)
+    positions, explained = _project(vectors)
     points = []
-    for (row, score), (x, y) in zip(near, places[1:].tolist(), strict=True):
+    for (row, score), (x, y) in zip(near, positions[1:].tolist(), strict=True):
         concepts = name_table.link_concepts[name_table.links_of(row)].tolist()
         points.append(
             Point(
@@ -173,21 +182,21 @@ def surroundings(served: Served, mention: str, *, names: int) -> MapAnswer:
                 score=round(score, 6),
             )
         )
-    return MapAnswer(x=places[0, 0], y=places[0, 1], explained=explained, points=points)
+    return MapAnswer(x=positions[0, 0], y=positions[0, 1], explained=explained, points=points)
 
 
-def _plane(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], list[float]]:
-    """Project onto the two directions in which vectors differ most, and say how much of it they show.
+def _project(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], list[float]]:
+    """Return the first two principal components and the share of variance that each explains.
 
-    Of the two signs of a direction that is taken in which the first vector is not negative, so that the same
-    question draws the same map.  # (vectors, 2), 2
+    The sign of a component is arbitrary; it is chosen so that the first vector is not negative. The same
+    request therefore always returns the same map.  # (vectors, 2), 2
     """
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     directions, strengths, _ = np.linalg.svd(centred, full_matrices=False)
-    places = np.zeros((len(vectors), 2))
+    positions = np.zeros((len(vectors), 2))
     width = min(2, len(strengths))
-    places[:, :width] = directions[:, :width] * strengths[:width]
-    places *= np.where(places[0] < 0, -1.0, 1.0)
+    positions[:, :width] = directions[:, :width] * strengths[:width]
+    positions *= np.where(positions[0] < 0, -1.0, 1.0)
     total = float((strengths**2).sum()) or 1.0
     shares = [round(float(strength**2) / total, 4) for strength in strengths[:2]]
-    return places.round(6), shares
+    return positions.round(6), shares

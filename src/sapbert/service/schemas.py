@@ -1,8 +1,8 @@
-"""What goes over the wire: requests and answers of `/v1`.
+"""JSON schemas of `/v1`: requests and answers.
 
-Fields are called what the columns of `sapbert link` are called. Nothing unknown is taken, and nothing that is
-only nearly of its type (`"k": true`): what was guessed in silence would give wrong links. Counts are checked
-against the configured limits in `service.api`; the bounds here hold whatever the configuration says.
+Fields have the names of the columns of `sapbert link`. Unknown fields and values of the wrong type (`"k":
+true`) are refused, because a silent guess would give wrong links. Configured limits are checked in
+`service.link_requests`; the bounds here are fixed.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-MOST_CANDIDATES = 100
-"""The largest k."""
-MOST_WORDS = 100
-"""Values of one filter."""
+MAX_CANDIDATES = 100
+"""Largest k."""
+MAX_FILTER_VALUES = 100
+"""Values per filter."""
 _EXAMPLE: JsonDict = {
     "concept_id": "mesh:D009203",
     "preferred_name": "Myocardial Infarction",
@@ -27,79 +27,95 @@ _EXAMPLE: JsonDict = {
     "types": ["C"],
 }
 
-_MESSAGES = {"string_unicode": "half a surrogate pair is no text"}
-"""For what pydantic says in words of its own, by its kind of error."""
+_MESSAGES = {"string_unicode": "not valid Unicode: a surrogate without its pair"}
+"""Replacements for messages of pydantic, by type of error."""
 
-Word = Annotated[str, Field(min_length=1, max_length=200)]
-Words = Annotated[list[Word], Field(max_length=MOST_WORDS)]
-# Without a bound, be it this one, half a surrogate pair would pass, which no file can hold.
+FilterValue = Annotated[str, Field(min_length=1, max_length=200)]
+FilterValues = Annotated[list[FilterValue], Field(max_length=MAX_FILTER_VALUES)]
+# Pydantic accepts unpaired surrogates, which cannot be encoded, unless the string has some length bound.
 Mention = Annotated[str, Field(min_length=0)]
 
 
-def fault_of(first: Mapping[str, Any], *above: str) -> str:
-    """Say where one of pydantic's errors lies, and what is wrong, without a word of what was sent."""
-    where = ".".join(map(str, (*above, *first["loc"])))
-    return f"{where}: {_MESSAGES.get(first['type'], first['msg'])}"
+def validation_message(error: Mapping[str, Any], *parents: str) -> str:
+    """Return location and message of one of pydantic's errors, without the value that was sent."""
+    where = ".".join(map(str, (*parents, *error["loc"])))
+    return f"{where}: {_MESSAGES.get(error['type'], error['msg'])}"
 
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Options(_Request):
-    """How mentions are linked; the same as the options of `sapbert link`."""
+class LinkOptions(_Request):
+    """Options of linking; the same as those of `sapbert link`."""
 
-    k: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, description="Candidates of a mention.")] = 5
+    k: Annotated[int, Field(ge=1, le=MAX_CANDIDATES, description="Candidates per mention.")] = 5
     threshold: Annotated[
         float | None,
-        Field(ge=-1, le=1, allow_inf_nan=False, description="Candidates that score less are left out."),
+        Field(ge=-1, le=1, allow_inf_nan=False, description="Drop candidates with a lower score."),
     ] = None
     exact: Annotated[
         bool | None,
         Field(
-            description="Whether names that equal the mention answer first; null: unless calibrated without."
+            description="Whether names that equal the mention rank first. null: true, unless the calibration "
+            "was made without exact matches."
         ),
     ] = None
-    types: Annotated[Words, Field(description="Only concepts of these types.")] = []
-    sources: Annotated[Words, Field(description="Only names from these sources.")] = []
-    prefixes: Annotated[Words, Field(description="Only concepts whose identifier begins so: mesh.")] = []
+    types: Annotated[FilterValues, Field(description="Only concepts of these types.")] = []
+    sources: Annotated[FilterValues, Field(description="Only names from these sources.")] = []
+    prefixes: Annotated[
+        FilterValues,
+        Field(description="Only concepts whose identifier has one of these prefixes, such as mesh."),
+    ] = []
 
 
-class LinkRequest(Options):
+class LinkRequest(LinkOptions):
     """Mentions to link."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"mentions": ["heart atack", "low mood"], "k": 3}]}
     )
 
-    mentions: Annotated[list[Mention], Field(min_length=1, description="In any order; empty ones are NIL.")]
+    mentions: Annotated[
+        list[Mention], Field(min_length=1, description="Texts to link. An empty text is NIL.")
+    ]
 
 
 class Candidate(BaseModel):
-    """A concept that a mention may mean; the best comes first."""
+    """A concept that a mention may refer to."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     concept_id: str
     preferred_name: str
-    matched_name: Annotated[str, Field(description="The name that is nearest to the mention.")]
-    score: Annotated[float, Field(description="Cosine, or what a hybrid index makes of two; 1 if exact.")]
-    confidence: Annotated[
-        float | None, Field(description="How probably it is right; of the first, if calibrated.")
+    matched_name: Annotated[str, Field(description="The name of the concept that is nearest to the mention.")]
+    score: Annotated[
+        float,
+        Field(description="Cosine similarity; in a hybrid index combined with the n-gram score; 1 if exact."),
     ]
-    matched_by: Literal["exact", "dense", "hybrid"]
+    confidence: Annotated[
+        float | None,
+        Field(
+            description="Probability that the candidate is correct. Only for the first candidate of a "
+            "calibrated linker, else null."
+        ),
+    ]
+    matched_by: Annotated[
+        Literal["exact", "dense", "hybrid"],
+        Field(description="exact: the same name; dense: cosine; hybrid: cosine and n-grams."),
+    ]
     types: list[str]
 
 
 class Answer(BaseModel):
-    """What a mention was linked to; no candidates means NIL."""
+    """The candidates of one mention."""
 
     mention: str
-    candidates: list[Candidate]
+    candidates: Annotated[list[Candidate], Field(description="Best first; empty means NIL.")]
 
 
 class LinkAnswer(BaseModel):
-    """One answer a mention, in the order asked."""
+    """One answer per mention, in the order of the request."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -114,7 +130,7 @@ class LinkAnswer(BaseModel):
     )
 
     linker: str
-    fingerprint: Annotated[str, Field(description="Of the index: the same index answers the same.")]
+    fingerprint: Annotated[str, Field(description="Fingerprint of the index; changes with its content.")]
     answers: list[Answer]
 
 
@@ -126,7 +142,7 @@ class Name(BaseModel):
 
 
 class Neighbour(BaseModel):
-    """A concept near another."""
+    """A concept close to another one."""
 
     concept_id: str
     preferred_name: str
@@ -135,20 +151,22 @@ class Neighbour(BaseModel):
 
 
 class Concept(BaseModel):
-    """A concept and what is near it."""
+    """A concept with its names and nearest concepts."""
 
     concept_id: str
     preferred_name: str
     types: list[str]
     sources: list[str]
-    aliases: Annotated[list[str], Field(description="Other identifiers of it.")]
-    names: Annotated[list[Name], Field(description="The first of them, if there are very many.")]
-    name_count: int
-    neighbours: Annotated[list[Neighbour], Field(description="Nearest to its preferred name.")]
+    aliases: Annotated[list[str], Field(description="Other identifiers of the concept.")]
+    names: Annotated[list[Name], Field(description="The first 500 names.")]
+    name_count: Annotated[int, Field(description="Number of all names.")]
+    neighbours: Annotated[
+        list[Neighbour], Field(description="The concepts nearest to the preferred name, best first.")
+    ]
 
 
-class Found(BaseModel):
-    """A concept found by the beginning of a name or an identifier."""
+class SearchResult(BaseModel):
+    """A concept with a name or an identifier that starts with the prefix."""
 
     concept_id: str
     preferred_name: str
@@ -157,18 +175,18 @@ class Found(BaseModel):
 
 
 class SearchAnswer(BaseModel):
-    """Concepts whose names begin as asked, in alphabetical order of these names."""
+    """Concepts that match the prefix, in alphabetical order of the matching names."""
 
-    results: list[Found]
+    results: list[SearchResult]
 
 
 class MapRequest(_Request):
-    """The mention whose surroundings are drawn."""
+    """The mention in the middle of the map."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"mention": "heart atack", "names": 40}]})
 
     mention: Annotated[str, Field(min_length=1)]
-    names: Annotated[int, Field(ge=2, le=200, description="How many of the nearest names.")] = 60
+    names: Annotated[int, Field(ge=2, le=200, description="Number of nearest names.")] = 60
 
 
 class Point(BaseModel):
@@ -178,33 +196,33 @@ class Point(BaseModel):
     y: float
     name: str
     concept_ids: list[str]
-    preferred_name: Annotated[str, Field(description="Of the first concept.")]
-    score: Annotated[float, Field(description="Cosine of mention and name.")]
+    preferred_name: Annotated[str, Field(description="Preferred name of the first concept.")]
+    score: Annotated[float, Field(description="Score of mention and name.")]
 
 
 class MapAnswer(BaseModel):
-    """The nearest names in two dimensions (principal components); the mention lies at its own x and y."""
+    """The nearest names in two dimensions (principal components)."""
 
-    x: float
-    y: float
+    x: Annotated[float, Field(description="Position of the mention.")]
+    y: Annotated[float, Field(description="Position of the mention.")]
     explained: Annotated[
-        list[float], Field(description="Share of the variance that x and that y show.", max_length=2)
+        list[float], Field(description="Share of the variance explained by x and by y.", max_length=2)
     ]
     points: list[Point]
 
 
 class Status(BaseModel):
-    """Whether the service lives, or is ready."""
+    """Health of the service."""
 
     status: Literal["ok", "busy"]
 
 
-class LinkerAbout(BaseModel):
+class LinkerInfo(BaseModel):
     """One linker of the service."""
 
     name: str
     title: str
-    fingerprint: Annotated[str, Field(description="Of the index.")]
+    fingerprint: Annotated[str, Field(description="Fingerprint of the index.")]
     encoder: Annotated[str, Field(description="Fingerprint of the encoder.")]
     names: int
     concepts: int
@@ -214,8 +232,8 @@ class LinkerAbout(BaseModel):
     calibrated: Annotated[bool, Field(description="Whether the best candidate has a confidence.")]
 
 
-class LimitsAbout(BaseModel):
-    """What a request may ask for."""
+class LimitsInfo(BaseModel):
+    """Limits of a request."""
 
     body_bytes: int
     mentions: int
@@ -223,16 +241,18 @@ class LimitsAbout(BaseModel):
 
 
 class Version(BaseModel):
-    """What runs here. The first linker answers where none is named."""
+    """Version, linkers and limits of the service. The first linker is the default."""
 
     sapbert: str
-    linkers: list[LinkerAbout]
-    limits: LimitsAbout
+    linkers: list[LinkerInfo]
+    limits: LimitsInfo
 
 
-class Problem(BaseModel):
-    """Why there is no answer, in one line."""
+class ErrorMessage(BaseModel):
+    """An error in one line."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"error": "k: at most 100"}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"error": "k: Input should be less than or equal to 100"}]}
+    )
 
     error: str

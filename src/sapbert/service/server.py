@@ -1,11 +1,11 @@
 """Start the service: one process, or several workers under a supervisor.
 
-Workers share one listening socket and, as indexes are mapped, one copy of every index. The supervisor is
-uvicorn's: it replaces a worker that dies. SIGHUP reads the configuration again in each worker, in place, so
-that not even an idle connection is cut; uvicorn would replace the processes.
+Workers share one listening socket and, because indexes are memory-mapped, one copy of every index. The
+supervisor is uvicorn's: it replaces a worker that dies. SIGHUP reloads the configuration inside each worker,
+so that not even an idle connection is closed; uvicorn itself would replace the processes.
 
-A service that others can reach without a key is refused, not only warned of: a warning in a log is read when
-it is too late, and mentions may be patient data.
+A service that other machines can reach without a key does not start. A warning in the log would be noticed
+too late, and mentions may be patient data.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
 from sapbert.errors import ConfigError, SapbertError
-from sapbert.service.app import create_app, service_of
+from sapbert.service.app import create_app, create_service
 from sapbert.service.middleware.logs import log, logging_config
 from sapbert.service.server_settings import ServerSettings
-from sapbert.service.settings import ServiceSettings, settings_of
+from sapbert.service.settings import ServiceSettings, load_settings
 from sapbert.service.state import State, load_state
 from sapbert.tokens.batching import usable_cores
 
@@ -42,41 +42,40 @@ _HEADER_SECONDS = 10.0
 _KEEP_ALIVE_SECONDS = 30
 _READY_SECONDS = 60
 _STOP_SECONDS = 30
-"""A request that takes longer after the service was told to stop is cut off."""
+"""Time for open requests to finish after the service is stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(ServerSettings):
-    """What is served, and how."""
+class ServerPlan(ServerSettings):
+    """Settings of the server, and the configuration or index to serve."""
 
-    what: str
+    source: str
     """A configuration file, an index, or `default`."""
     metrics_folder: Path | None = None
-    """Where workers leave their figures for each other."""
+    """Folder in which workers share their metrics."""
 
     def load(self, *, verify: bool) -> State:
-        """Open what is served; refused where strangers could ask."""
-        settings = settings_of(self.what)
+        """Read the configuration and open its linkers; raise if other machines had access without a key."""
+        settings = load_settings(self.source)
         self._require_keys(settings)
-        share = max(1, usable_cores() // self.workers)
-        return load_state(settings, threads=self.threads or share, verify=verify)
+        threads_per_worker = max(1, usable_cores() // self.workers)
+        return load_state(settings, threads=self.threads or threads_per_worker, verify=verify)
 
     def _require_keys(self, settings: ServiceSettings) -> None:
-        """Refuse a service that others reach without a key, unless that is wanted."""
         if settings.keys or self.without_keys or _is_loopback(self.host):
             return
         raise ConfigError(
-            f"{self.host} can be reached by others, and no key is configured: make one "
-            "(sapbert serve --new-key NAME), or say --without-keys"
+            f"other machines can reach {self.host}, and no API key is configured; create one "
+            "(sapbert serve --new-key NAME), or allow access to everyone with --without-keys"
         )
 
 
-def serve(plan: Plan, on_listening: Callable[[str, Sequence[str]], None]) -> None:
-    """Serve until told to stop; `on_listening` is told where, and the names of the linkers."""
+def serve(plan: ServerPlan, on_listening: Callable[[str, Sequence[str]], None]) -> None:
+    """Serve until stopped; `on_listening` is called with the URL and the names of the linkers."""
     logging.config.dictConfig(logging_config(texts=plan.log_mentions))
-    # With several workers too: what cannot be opened is told once, here.
+    # Done with several workers too: an index that cannot be opened is reported once, before they start.
     state = plan.load(verify=True)
-    with _listening(plan) as listener, _stoppable():
+    with _listening(plan) as listener, _exit_cleanly():
         host = f"[{plan.host}]" if ":" in plan.host else plan.host
         on_listening(f"http://{host}:{listener.getsockname()[1]}", list(state.linkers))
         if plan.workers == 1:
@@ -87,10 +86,10 @@ def serve(plan: Plan, on_listening: Callable[[str, Sequence[str]], None]) -> Non
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """Take being told to stop, by SIGTERM as by Ctrl-C, for success: the process ends with 0.
+def _exit_cleanly() -> Iterator[None]:
+    """Exit with status 0 after SIGTERM or Ctrl-C.
 
-    uvicorn raises both again when it has stopped, and the first would end a single process with 143.
+    uvicorn raises either signal again after it has stopped; SIGTERM would end a single process with 143.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -100,65 +99,65 @@ def _stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _supervise(plan: Plan, listener: socket.socket) -> None:
+def _supervise(plan: ServerPlan, listener: socket.socket) -> None:
     with tempfile.TemporaryDirectory(prefix="sapbert-") as folder:
         shared = replace(plan, metrics_folder=Path(folder))
         supervisor = _Supervisor(_config(shared, partial(_worker_app, shared)), [listener])
         supervisor.run()
     if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
-        raise SapbertError("a worker could not start; the log says why")
+        raise SapbertError("a worker could not start; see the log for the reason")
 
 
 class _Supervisor(Multiprocess):
-    """Replaces workers that die, and passes on SIGHUP."""
+    """Replaces workers that die, and forwards SIGHUP to all workers."""
 
     def handle_hup(self) -> None:
-        """Let every worker read the configuration again."""
+        """Reload the configuration in every worker."""
         for process in self.processes:
             if process.pid is not None:
                 os.kill(process.pid, signal.SIGHUP)
 
 
-class PunctualProtocol(HttpToolsProtocol):
-    """Closes connections on which a request is begun but its headers do not arrive."""
+class HeaderTimeoutProtocol(HttpToolsProtocol):
+    """Closes connections whose request headers do not arrive in time."""
 
-    _late: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as above it
-        """Begin to wait."""
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Start the timer for the first request."""
         super().connection_made(transport)
-        self._expect()
+        self._start_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Begin to wait with the first byte after an answer."""
-        if self._late is None and (self.cycle is None or self.cycle.response_complete):
-            self._expect()
+        """Start the timer with the first byte of a further request."""
+        if self._timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._start_timer()
         super().data_received(data)
 
     def on_headers_complete(self) -> None:
-        """Wait no more."""
-        self._relax()
+        """Stop the timer."""
+        self._stop_timer()
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
-        self._relax()
+        """Stop the timer."""
+        self._stop_timer()
         super().connection_lost(exc)
 
-    def _expect(self) -> None:
-        self._late = self.loop.call_later(_HEADER_SECONDS, self.transport.abort)
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.abort)
 
-    def _relax(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
-def _config(plan: Plan, factory: Callable[[], ASGIApp]) -> uvicorn.Config:
+def _config(plan: ServerPlan, factory: Callable[[], ASGIApp]) -> uvicorn.Config:
     return uvicorn.Config(
         factory,
         factory=True,
-        http=PunctualProtocol,
+        http=HeaderTimeoutProtocol,
         ws="none",
         workers=plan.workers,
         log_config=logging_config(texts=plan.log_mentions),
@@ -170,7 +169,7 @@ def _config(plan: Plan, factory: Callable[[], ASGIApp]) -> uvicorn.Config:
     )
 
 
-def _worker_app(plan: Plan) -> ASGIApp:
+def _worker_app(plan: ServerPlan) -> ASGIApp:
     try:
         state = plan.load(verify=False)
     except (SapbertError, OSError) as error:
@@ -179,8 +178,8 @@ def _worker_app(plan: Plan) -> ASGIApp:
     return _app(plan, state)
 
 
-def _app(plan: Plan, state: State) -> ASGIApp:
-    service = service_of(state, log_mentions=plan.log_mentions, metrics_folder=plan.metrics_folder)
+def _app(plan: ServerPlan, state: State) -> ASGIApp:
+    service = create_service(state, log_mentions=plan.log_mentions, metrics_folder=plan.metrics_folder)
 
     @asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
@@ -195,7 +194,7 @@ def _app(plan: Plan, state: State) -> ASGIApp:
 
 
 @contextmanager
-def _listening(plan: Plan) -> Iterator[socket.socket]:
+def _listening(plan: ServerPlan) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in plan.host else socket.AF_INET
     try:
         listener = socket.create_server((plan.host, plan.port), family=family, backlog=2048)
@@ -205,7 +204,7 @@ def _listening(plan: Plan) -> Iterator[socket.socket]:
         ) from error
     with listener:
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            # Connections inherit it: who stops reading is cut off by the kernel, which has what was sent.
+            # Inherited by connections: the kernel closes one whose client does not acknowledge data in time.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _STOP_SECONDS)
         listener.set_inheritable(True)
         yield listener

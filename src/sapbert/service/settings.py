@@ -1,7 +1,7 @@
-"""What is served and how much of it, from a TOML file or from one index alone.
+"""Settings of the service, from a TOML file or for a single index.
 
-Settings are plain dataclasses; pydantic, which the web framework brings, checks what the file says against
-their types. Paths are relative to the file, so that a folder with its configuration can be moved as a whole.
+Settings are plain dataclasses; pydantic, a dependency of FastAPI, checks the types of the file. Paths are
+relative to the file, so that a folder with its configuration can be moved as a whole.
 
     [linkers.mesh]
     index = "mesh-index"
@@ -11,7 +11,7 @@ their types. Paths are relative to the file, so that a folder with its configura
     mentions = 10_000
 
     [keys.alice]
-    sha256 = "…"            # made by `sapbert serve --new-key alice`
+    sha256 = "…"            # printed by `sapbert serve --new-key alice`
     mentions_per_second = 100
 """
 
@@ -27,11 +27,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from sapbert.defaults import DEFAULT, is_default
 from sapbert.errors import ConfigError, suggestion
-from sapbert.service.schemas import fault_of
+from sapbert.service.schemas import validation_message
 from sapbert.settings_file import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""What is part of an address, a log and a metric must be plain."""
+"""Names appear in URLs, logs and metrics, so they need no escaping in any of these."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,35 +40,35 @@ class LinkerSettings:
     """One linker of the service: a table `[linkers.NAME]`."""
 
     index: Path | str
-    """Written by `sapbert index`; or the word `default`, for the one that comes with the package."""
+    """Written by `sapbert index`; or `default`, the bundled MeSH index."""
     title: str = ""
-    """What people see; by default the name."""
+    """Title for display; by default the name."""
     calibration: Path | None = None
-    """Written by `sapbert calibrate`: adds confidence."""
+    """Written by `sapbert calibrate`; adds confidences."""
     sparse_weight: float | None = None
-    """What spelling counts, in a hybrid index."""
+    """Weight of the n-gram score relative to the dense score, in a hybrid index."""
     mentions: Path | None = None
-    """TSV with columns mention and concept_ids, to answer exactly."""
+    """TSV with columns mention and concept_ids; these mentions are linked as exact matches."""
     mentions_prefix: str | None = None
-    """For identifiers in it without one."""
+    """Prefix of identifiers in `mentions` that have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one worker takes on: the table `[limits]`."""
+    """Limits per worker: the table `[limits]`."""
 
     body_bytes: int = 8 << 20
-    """Largest request; more is answered 413."""
+    """Size of a request body; 413 above."""
     mentions: int = 10_000
-    """Most mentions of a request; more is answered 422."""
+    """Mentions per request; 422 above."""
     mention_characters: int = 1_000
-    """Longest mention; more is answered 422."""
+    """Length of a mention; 422 above."""
     requests: int = 256
-    """Requests worked on at once; more are answered 503 at once."""
+    """Concurrent requests; 503 above."""
     queued_mentions: int = 2_048
-    """Mentions waiting for the encoder; a request that finds more waiting is answered 503."""
+    """Mentions waiting for the encoder; 503 if as many are waiting when a request arrives."""
     seconds: float = 30.0
-    """Longest wait for the encoder, for a body to arrive, or for a client to read on."""
+    """Timeout for the encoder, for a body to arrive, and for a client to read."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):
@@ -78,18 +78,20 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySettings:
-    """Who may ask, and how much, of each worker: a table `[keys.NAME]`."""
+    """An API key and its limits per worker: a table `[keys.NAME]`."""
 
     sha256: str
-    """Digest of the key, which itself is written nowhere."""
+    """Digest of the key; the key itself is not stored."""
     mentions_per_second: float | None = None
-    """On average; more is answered 429. Any other request counts as a mention."""
+    """Average rate; 429 above. Requests other than linking count as one mention."""
     requests: int = 64
-    """Requests at once; more are answered 429."""
+    """Concurrent requests; 429 above."""
 
     def __post_init__(self) -> None:
         if not _SHA256.fullmatch(self.sha256):
-            raise ConfigError("sha256 has 64 digits of 0-9a-f; make one: sapbert serve --new-key NAME")
+            raise ConfigError(
+                "sha256 must have 64 hexadecimal digits; create a key with sapbert serve --new-key NAME"
+            )
         if self.mentions_per_second is not None and not self.mentions_per_second > 0:
             raise ConfigError(f"mentions_per_second must be above 0, got {self.mentions_per_second}")
         if self.requests < 1:
@@ -98,48 +100,49 @@ class KeySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """All that a configuration file says."""
+    """The content of a configuration file."""
 
     linkers: Mapping[str, LinkerSettings]
-    """By name; the first answers where none is named."""
+    """Linkers by name; the first is the default."""
     keys: Mapping[str, KeySettings] = field(default_factory=dict)
-    """By the name of who has it; none: everybody may ask."""
+    """API keys by name; without keys, access is open."""
     limits: Limits = field(default_factory=Limits)
     public_url: str | None = None
-    """Where clients reach the service, if a proxy stands before it; without a slash at the end."""
+    """URL of the service behind a proxy, without a trailing slash."""
 
     def __post_init__(self) -> None:
         if not self.linkers:
-            raise ConfigError("a service needs a linker: a table [linkers.NAME] with an index")
+            raise ConfigError("no linker is configured; add a table [linkers.NAME] with an index")
         for name in (*self.linkers, *self.keys):
             require_name(name)
 
 
 def require_name(name: str) -> None:
-    """Refuse what cannot be the name of a linker or of a key."""
+    """Raise if a name is not valid for a linker or a key."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} is no name for a linker or a key: letters, digits, dots and dashes are")
+        raise ConfigError(
+            f"{name!r} is not a valid linker or key name; use letters, digits, dots, dashes and underscores"
+        )
 
 
-def settings_of(what: Path | str) -> ServiceSettings:
-    """Read a configuration (`.toml`), or make one for an index: `default`, or a folder, called as that is."""
-    if is_default(what):
+def load_settings(source: Path | str) -> ServiceSettings:
+    """Read a configuration (`.toml`), or make one for an index: a folder (named like it) or `default`."""
+    if is_default(source):
         return ServiceSettings(linkers={DEFAULT: LinkerSettings(index=DEFAULT)})
-    path = Path(what)
+    path = Path(source)
     if path.suffix != ".toml":
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name).strip("-._")[:64] or "index"
         return ServiceSettings(linkers={name: LinkerSettings(index=path)})
     content = read_toml(path)
     try:
-        settings = _checked(content)
+        settings = _parse_settings(content)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    beside = path.parent
-    linkers = {name: _from(beside, linker) for name, linker in settings.linkers.items()}
+    linkers = {name: _resolve_paths(linker, path.parent) for name, linker in settings.linkers.items()}
     return replace(settings, linkers=linkers)
 
 
-def _from(folder: Path, linker: LinkerSettings) -> LinkerSettings:
+def _resolve_paths(linker: LinkerSettings, folder: Path) -> LinkerSettings:
     return replace(
         linker,
         index=linker.index if is_default(linker.index) else folder / linker.index,
@@ -148,18 +151,18 @@ def _from(folder: Path, linker: LinkerSettings) -> LinkerSettings:
     )
 
 
-def _checked(content: dict[str, Any]) -> ServiceSettings:
-    """Make settings of a whole configuration, or say what is wrong with it and where."""
+def _parse_settings(content: dict[str, Any]) -> ServiceSettings:
+    """Return the settings of a configuration, or raise with the location of the first error."""
     _refuse_unknown(ServiceSettings, content, "")
-    for name, part in (("linkers", LinkerSettings), ("keys", KeySettings)):
+    for name, kind in (("linkers", LinkerSettings), ("keys", KeySettings)):
         for key, table in _tables(content, name).items():
-            _refuse_unknown(part, table, f"{name}.{key}.")
+            _refuse_unknown(kind, table, f"{name}.{key}.")
     _refuse_unknown(Limits, content.get("limits", {}), "limits.")
     try:
         return TypeAdapter(ServiceSettings).validate_python({"linkers": {}, **content})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise ConfigError(fault_of(first)) from error
+        raise ConfigError(validation_message(first)) from error
 
 
 def _tables(content: dict[str, Any], name: str) -> dict[str, Any]:
@@ -171,5 +174,5 @@ def _refuse_unknown(kind: type[Any], table: object, where: str) -> None:
     known = [setting.name for setting in fields(kind)]
     for key in table if isinstance(table, dict) else ():
         if key not in known:
-            near = suggestion(f"{where}{key}", [f"{where}{name}" for name in known])
-            raise ConfigError(f"there is no setting {where}{key}{near}")
+            hint = suggestion(f"{where}{key}", [f"{where}{name}" for name in known])
+            raise ConfigError(f"unknown setting {where}{key}{hint}")

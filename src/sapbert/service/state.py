@@ -1,7 +1,7 @@
-"""What a worker works with; replaced as a whole when the configuration is read again.
+"""The state of a worker: configuration and open linkers, replaced as a whole by a reload.
 
-A request takes hold of the state when it begins and keeps it to its end. So reloading drops nothing: old
-requests finish with the old indexes, which are closed when the last of them is done.
+A request keeps the state with which it started. So a reload interrupts nothing: open requests finish with
+the old indexes, which are closed after the last of them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from sapbert.errors import SapbertError
 from sapbert.service.batching import Batcher
-from sapbert.service.linkers import Served, open_linkers, verify_indexes
-from sapbert.service.middleware.limits import Allowance, allowances, refused
+from sapbert.service.linkers import ServedLinker, open_linkers, verify_indexes
+from sapbert.service.middleware.limits import KeyQuota, http_error, key_quotas
 from sapbert.service.middleware.logs import log
 from sapbert.service.middleware.metrics import Metrics
 from sapbert.service.settings import ServiceSettings
@@ -21,51 +21,51 @@ from sapbert.service.settings import ServiceSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class State:
-    """One reading of the configuration."""
+    """The configuration as it was read, with its open linkers and the quotas of its keys."""
 
     settings: ServiceSettings
-    linkers: dict[str, Served]
-    allowances: dict[str, Allowance]
+    linkers: dict[str, ServedLinker]
+    quotas: dict[str, KeyQuota]
 
-    def linker(self, name: str | None) -> Served:
-        """Return the linker of this name, or the first."""
+    def linker(self, name: str | None) -> ServedLinker:
+        """Return the linker with this name; for None, the first."""
         if name is None:
             return next(iter(self.linkers.values()))
         if name not in self.linkers:
-            raise refused(404, f"there is no such linker; there is {', '.join(self.linkers)}")
+            raise http_error(404, f"no such linker; the linkers are {', '.join(self.linkers)}")
         return self.linkers[name]
 
 
 def load_state(settings: ServiceSettings, *, threads: int | None, verify: bool) -> State:
-    """Open all that a configuration names; `verify` compares the checksums of indexes."""
+    """Open all linkers of a configuration; `verify` checks the checksums of their indexes."""
     if verify:
         verify_indexes(settings.linkers)
     return State(
         settings=settings,
         linkers=open_linkers(settings.linkers, threads=threads),
-        allowances=allowances(settings.keys, time.monotonic),
+        quotas=key_quotas(settings.keys, time.monotonic),
     )
 
 
 class Service:
-    """A worker's state, and what outlives a reload of it."""
+    """The state of a worker, and what is kept across reloads."""
 
     def __init__(self, state: State, metrics: Metrics, *, log_mentions: bool = False) -> None:
         self.state = state
         self.metrics = metrics
         self.log_mentions = log_mentions
         self.in_flight = 0
-        """Requests being worked on."""
-        self.held_bytes = 0
-        """Of bodies that were read and are not answered."""
-        self.batcher = Batcher(on_batch=metrics.batch)
+        """Requests in progress."""
+        self.buffered_bytes = 0
+        """Size of the bodies of requests in progress."""
+        self.batcher = Batcher(on_batch=metrics.count_batch)
 
     def reload(self, load: Callable[[], State]) -> None:
-        """Replace the state by what `load` returns; where it fails, the old one goes on."""
+        """Replace the state by the result of `load`; if it fails, keep the old state."""
         try:
             self.state = load()
         except (SapbertError, OSError) as error:
-            log("reload failed; the old configuration goes on", error=error, fields={"message": str(error)})
+            log("reload failed; keeping the old configuration", error=error, fields={"message": str(error)})
         else:
             fingerprints = {name: served.linker.fingerprint for name, served in self.state.linkers.items()}
             log("reloaded", fields={"linkers": fingerprints})

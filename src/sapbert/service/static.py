@@ -1,7 +1,7 @@
-"""The page for curators at `/`: files that a browser gets as they are.
+"""Static files of the review page at `/`.
 
-There is no build step and nothing from elsewhere, so it works offline and is read as it was written. All
-files are read once: whatever a request asks for is looked up among their names and never on disk.
+There is no build step and no third-party script, so the page works offline and its source is what runs. All
+files are read once; a requested name is looked up among them, never on disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 _TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HEADERS = {
-    # Trusted types are the second lock: a script that tried to make HTML of text would fail, not succeed.
+    # Trusted types are a second line of defence: a script that assigns text as HTML raises an error.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'",
@@ -32,14 +32,14 @@ async def page() -> Response:
 
 @router.get("/page/{name}")
 async def file(name: str) -> Response:
-    """Return what the page consists of."""
+    """Return a script, a style sheet or the icon of the page."""
     return _answer(name)
 
 
 def _answer(name: str) -> Response:
     content = _contents().get(name)
     if content is None:
-        raise HTTPException(404, "there is nothing here")
+        raise HTTPException(404, "no such path")
     return Response(content, headers=_HEADERS, media_type=_TYPES[PurePath(name).suffix])
 
 

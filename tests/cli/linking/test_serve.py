@@ -12,7 +12,7 @@ import pytest
 
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.service.middleware.keys import owner_of
-from sapbert.service.settings import settings_of
+from sapbert.service.settings import load_settings
 from tests.cli.conftest import Sapbert, refused
 from tests.index.conftest import NgramEncoder
 from tests.service.conftest import index_in
@@ -50,7 +50,7 @@ def test_a_missing_index_or_file_is_refused_in_one_line(sapbert: Sapbert, tmp_pa
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
 def test_listening_to_other_machines_needs_a_key(sapbert: Sapbert, index: Path, host: str) -> None:
     line = refused(sapbert("serve", index, "--host", host))
-    assert f"{host} can be reached by others, and no key is configured" in line
+    assert f"other machines can reach {host}, and no API key is configured" in line
     assert "--new-key" in line
 
 
@@ -68,7 +68,7 @@ def test_a_new_key_fits_the_configuration_and_is_printed_once(sapbert: Sapbert, 
     config = tmp_path / "service.toml"
     config.write_text('[linkers.a]\nindex = "x"' + done.out)
     key = done.err.split()[-1]
-    assert owner_of(key, settings_of(config).keys) == "alice"
+    assert owner_of(key, load_settings(config).keys) == "alice"
     assert key not in done.out
 
 
@@ -76,7 +76,7 @@ def test_a_new_key_fits_the_configuration_and_is_printed_once(sapbert: Sapbert, 
 def test_an_invalid_key_name_is_refused(sapbert: Sapbert, name: str) -> None:
     done = sapbert("serve", "--new-key", name)
     assert done.code == 1
-    assert "is no name for a linker or a key" in done.err
+    assert "is not a valid linker or key name" in done.err
 
 
 @pytest.mark.parametrize(

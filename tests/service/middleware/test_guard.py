@@ -10,7 +10,7 @@ import pytest
 from starlette.types import ASGIApp, Message
 
 from sapbert.linking.linker import Linker
-from sapbert.service.middleware.limits import refused
+from sapbert.service.middleware.limits import http_error
 from sapbert.service.middleware.logs import LOGGER, JsonFormatter
 from sapbert.service.settings import Limits
 from tests.service.conftest import LIMITS, Bench, MakeBench, bearer, error_of, fresh, with_key
@@ -77,7 +77,7 @@ def test_a_body_that_says_it_is_too_large_is_not_read(make_bench: MakeBench) -> 
 
     assert sent[0]["status"] == 413
     assert (b"connection", b"close") in sent[0]["headers"]
-    assert json.loads(sent[1]["body"]) == {"error": "at most 100,000 bytes"}
+    assert json.loads(sent[1]["body"]) == {"error": "the body may have at most 100,000 bytes"}
 
 
 def test_a_body_that_turns_out_too_large_is_read_no_further(make_bench: MakeBench) -> None:
@@ -87,7 +87,7 @@ def test_a_body_that_turns_out_too_large_is_read_no_further(make_bench: MakeBenc
     sent = asyncio.run(answer(bench.app, [piece, piece]))
 
     assert sent[0]["status"] == 413
-    assert (bench.service.in_flight, bench.service.held_bytes) == (0, 0)
+    assert (bench.service.in_flight, bench.service.buffered_bytes) == (0, 0)
 
 
 def test_a_body_that_does_not_come_is_waited_for_only_so_long(make_bench: MakeBench) -> None:
@@ -113,11 +113,11 @@ def test_more_requests_than_fit_are_refused_at_once(make_bench: MakeBench) -> No
 
 def test_only_so_many_large_bodies_are_held_at_once(make_bench: MakeBench) -> None:
     bench = make_bench()
-    bench.service.held_bytes = 16 * LIMITS.body_bytes
+    bench.service.buffered_bytes = 16 * LIMITS.body_bytes
     assert "large" in error_of(bench.client.post("/v1/link", json=ASKED), 503)
-    bench.service.held_bytes = 0
+    bench.service.buffered_bytes = 0
     assert bench.client.post("/v1/link", json=ASKED).status_code == 200
-    assert bench.service.held_bytes == 0
+    assert bench.service.buffered_bytes == 0
 
 
 def test_a_request_that_finds_too_many_mentions_waiting_is_refused(
@@ -140,7 +140,7 @@ def test_work_that_takes_too_long_is_given_up(
     async def never(*_asked: Any) -> Any:
         await asyncio.Future()
 
-    monkeypatch.setattr(bench.service.batcher, "work", never)
+    monkeypatch.setattr(bench.service.batcher, "submit", never)
     assert (
         error_of(bench.client.post("/v1/link", json=ASKED), 503) == "no answer within 0.01 seconds; try again"
     )
@@ -296,7 +296,7 @@ def test_a_reload_that_fails_leaves_all_as_it_was(bench: Bench, logged: list[str
     line = json.loads(logged[0])
     assert (line["level"], line["event"], line["message"]) == (
         "error",
-        "reload failed; the old configuration goes on",
+        "reload failed; keeping the old configuration",
         "index is damaged",
     )
 
@@ -313,9 +313,9 @@ def test_what_is_refused_at_once_is_logged_under_the_route_it_names(
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_json_is_called_so(bench: Bench, body: bytes) -> None:
     found = bench.client.post("/v1/link", content=body, headers={"Content-Type": "application/json"})
-    assert error_of(found, 400) == "the body is no JSON"
+    assert error_of(found, 400) == "the body is not valid JSON"
 
 
 def test_a_refusal_says_when_to_come_again() -> None:
-    assert refused(429, "slow down", retry_after=3).headers == {"Retry-After": "3"}
-    assert refused(404, "gone").headers is None
+    assert http_error(429, "slow down", retry_after=3).headers == {"Retry-After": "3"}
+    assert http_error(404, "gone").headers is None

@@ -35,7 +35,7 @@ def test_a_key_opens_the_service(make_bench: MakeBench, key: str) -> None:
     assert client.post("/v1/link", json=ASKED, headers=elsewhere).status_code == 200
 
 
-NONE, UNKNOWN = "give a key: Authorization: Bearer KEY", "this key is not known"
+NONE, UNKNOWN = "an API key is required: send Authorization: Bearer KEY", "unknown API key"
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_a_key_has_its_own_limits(make_bench: MakeBench, key: str) -> None:
     assert client.post("/v1/link", json=asked, headers=bearer(key)).status_code == 200
     late = client.post("/v1/link", json=asked, headers=bearer(key))
 
-    assert error_of(late, 429) == "this key may link 0.001 mentions a second"
+    assert error_of(late, 429) == "this key is limited to 0.001 mentions per second"
     assert int(late.headers["retry-after"]) == pytest.approx(49_001, abs=2)
 
 
 def test_a_key_may_have_only_so_many_requests_at_once(make_bench: MakeBench, key: str) -> None:
     bench = with_key(make_bench, key, requests=1)
-    with bench.service.state.allowances["alice"].request():
+    with bench.service.state.quotas["alice"].request():
         refusal = bench.client.get("/v1/version", headers=bearer(key))
-    assert error_of(refusal, 429) == "this key may have 1 requests at once"
+    assert error_of(refusal, 429) == "this key is limited to 1 concurrent requests"
     assert bench.client.get("/v1/version", headers=bearer(key)).status_code == 200

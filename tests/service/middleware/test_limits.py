@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 
 from sapbert.service.middleware.keys import make_key, owner_of
-from sapbert.service.middleware.limits import Allowance
+from sapbert.service.middleware.limits import KeyQuota
 from sapbert.service.settings import KeySettings
 
 DIGEST = "0" * 64
@@ -22,10 +22,10 @@ class Clock:
         return self.now
 
 
-def let_in(allowance: Allowance, cost: int) -> bool:
+def let_in(quota: KeyQuota, cost: int) -> bool:
     try:
-        with allowance.request():
-            allowance.charge(cost)
+        with quota.request():
+            quota.charge(cost)
     except HTTPException:
         return False
     return True
@@ -33,23 +33,23 @@ def let_in(allowance: Allowance, cost: int) -> bool:
 
 def test_what_was_saved_may_be_spent_at_once_and_then_the_rate_counts() -> None:
     clock = Clock()
-    allowance = Allowance(KeySettings(sha256=DIGEST, mentions_per_second=2), clock)
+    quota = KeyQuota(KeySettings(sha256=DIGEST, mentions_per_second=2), clock)
 
-    assert [let_in(allowance, 1) for _ in range(22)] == [True] * 20 + [False] * 2
+    assert [let_in(quota, 1) for _ in range(22)] == [True] * 20 + [False] * 2
     clock.now = 1.0
-    assert [let_in(allowance, 1) for _ in range(3)] == [True, True, False]
+    assert [let_in(quota, 1) for _ in range(3)] == [True, True, False]
 
 
 def test_a_long_list_is_possible_and_must_be_paid_off() -> None:
     clock = Clock()
-    allowance = Allowance(KeySettings(sha256=DIGEST, mentions_per_second=10), clock)
+    quota = KeyQuota(KeySettings(sha256=DIGEST, mentions_per_second=10), clock)
 
-    assert let_in(allowance, 1_100)
-    with pytest.raises(HTTPException) as refusal, allowance.request():
+    assert let_in(quota, 1_100)
+    with pytest.raises(HTTPException) as refusal, quota.request():
         pass
     assert refusal.value.headers == {"Retry-After": "101"}
     clock.now = 101.0
-    assert let_in(allowance, 1)
+    assert let_in(quota, 1)
 
 
 @given(
@@ -58,25 +58,25 @@ def test_a_long_list_is_possible_and_must_be_paid_off() -> None:
 )
 def test_in_the_long_run_no_more_than_the_rate_is_let_in(rate: float, asked: list[tuple[float, int]]) -> None:
     clock = Clock()
-    allowance = Allowance(KeySettings(sha256=DIGEST, mentions_per_second=rate), clock)
+    quota = KeyQuota(KeySettings(sha256=DIGEST, mentions_per_second=rate), clock)
     spent = last = 0
     for wait, cost in asked:
         clock.now += wait
-        if let_in(allowance, cost):
+        if let_in(quota, cost):
             spent, last = spent + cost, cost
     assert spent - last <= rate * clock.now + max(10 * rate, 1) + 1e-6
 
 
 def test_a_place_is_free_again_when_a_request_fails() -> None:
-    allowance = Allowance(KeySettings(sha256=DIGEST, requests=1), Clock())
+    quota = KeyQuota(KeySettings(sha256=DIGEST, requests=1), Clock())
     for _ in range(3):
-        with pytest.raises(RuntimeError), allowance.request():
+        with pytest.raises(RuntimeError), quota.request():
             raise RuntimeError
 
 
 def test_without_a_rate_there_is_none() -> None:
-    allowance = Allowance(KeySettings(sha256=DIGEST), Clock())
-    assert all(let_in(allowance, 10**6) for _ in range(5))
+    quota = KeyQuota(KeySettings(sha256=DIGEST), Clock())
+    assert all(let_in(quota, 10**6) for _ in range(5))
 
 
 def test_a_key_is_known_by_its_digest_alone() -> None:

@@ -18,7 +18,7 @@ LINE = re.compile(r'^[a-z_]+(\{([a-z]+="[^"\n]*",?)+\})? [0-9.e+-]+$')
 
 def values(metrics: Metrics, *, in_flight: int = 0, waiting: int = 0) -> dict[str, float]:
     """Read the text format back."""
-    text = metrics.text(in_flight=in_flight, waiting=waiting, linkers={"mesh": "f00d"})
+    text = metrics.render(in_flight=in_flight, waiting=waiting, linkers={"mesh": "f00d"})
     assert text.endswith("\n")
     found = {}
     for line in text.splitlines():
@@ -32,7 +32,7 @@ def values(metrics: Metrics, *, in_flight: int = 0, waiting: int = 0) -> dict[st
 
 def test_requests_are_counted_by_route_and_status() -> None:
     metrics = Metrics(["/v1/link"])
-    metrics.mentions(123_456_789)
+    metrics.count_mentions(123_456_789)
     for route, status in (
         ("/v1/link", 200),
         ("/v1/link", 200),
@@ -40,7 +40,7 @@ def test_requests_are_counted_by_route_and_status() -> None:
         ("/etc", 404),
         ("/x", 499),
     ):
-        metrics.request(route, status, 0.02)
+        metrics.count_request(route, status, 0.02)
 
     found = values(metrics, in_flight=3, waiting=7)
 
@@ -57,7 +57,7 @@ def test_requests_are_counted_by_route_and_status() -> None:
 def test_every_request_has_one_status_and_one_time(requests: list[tuple[int, float]]) -> None:
     metrics = Metrics(["/a"])
     for status, seconds in requests:
-        metrics.request("/a", status, seconds)
+        metrics.count_request("/a", status, seconds)
     found = values(metrics)
     counted = sum(value for name, value in found.items() if name.startswith("sapbert_requests_total"))
     assert counted == found['sapbert_request_seconds_count{route="/a"}'] == len(requests)
@@ -67,7 +67,7 @@ def test_every_request_has_one_status_and_one_time(requests: list[tuple[int, flo
 def test_a_histogram_counts_all_that_is_not_above_each_bound(seconds: list[float]) -> None:
     metrics = Metrics(["/a"])
     for value in seconds:
-        metrics.request("/a", 200, value)
+        metrics.count_request("/a", 200, value)
 
     found = values(metrics)
 
@@ -82,11 +82,12 @@ def test_a_histogram_counts_all_that_is_not_above_each_bound(seconds: list[float
 
 def test_whichever_worker_is_asked_tells_of_all(tmp_path: Path) -> None:
     own = Metrics(["/a"], tmp_path)
-    own.mentions(2)
+    own.count_mentions(2)
     other = (
         "import sys; from pathlib import Path; from sapbert.service.middleware.metrics import Metrics\n"
-        "other = Metrics(['/a'], Path(sys.argv[1])); other.mentions(5); other.request('/a', 200, 1.0)\n"
-        "other.text(in_flight=9, waiting=9, linkers={})\n"
+        "other = Metrics(['/a'], Path(sys.argv[1]))\n"
+        "other.count_mentions(5); other.count_request('/a', 200, 1.0)\n"
+        "other.render(in_flight=9, waiting=9, linkers={})\n"
     )
     subprocess.run([sys.executable, "-c", other, str(tmp_path)], check=True)
     (tmp_path / "999999999").touch()

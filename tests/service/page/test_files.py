@@ -39,4 +39,4 @@ def test_every_file_is_served_and_names_only_files_that_are(client: TestClient, 
     "path", ["/page/", "/page/none.js", "/page/..%2Fapp.py", "/page/../app.py", "/page/%2Fetc%2Fpasswd"]
 )
 def test_there_is_nothing_besides(client: TestClient, path: str) -> None:
-    assert error_of(client.get(path), 404) == "there is nothing here"
+    assert error_of(client.get(path), 404) == "no such path"

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from sapbert.linking.linker import Linker
 from sapbert.service.middleware.keys import make_key
-from sapbert.service.reconciliation.routes import BATCH
+from sapbert.service.reconciliation.routes import MAX_BATCH
 from sapbert.service.settings import KeySettings
 from sapbert.version import __version__
 from tests.service import schemas
@@ -166,7 +166,7 @@ def test_queries_in_the_address_are_answered_too(client: TestClient) -> None:
         ({"queries": "[" * 20_000}, 400, "queries: "),
         ({"extend": "7"}, 422, "extend: "),
         ({"extend": '{"ids": "x"}'}, 422, "extend.ids: "),
-        ({"something": "else"}, 400, "send queries or extend"),
+        ({"something": "else"}, 400, "send a form with JSON"),
         ({}, 415, "send application/x-www-form-urlencoded"),
     ],
 )
@@ -177,10 +177,10 @@ def test_a_form_that_cannot_be_read_is_refused(
 
 
 def test_too_large_a_batch_is_refused(client: TestClient) -> None:
-    queries = {f"{number}": {"query": "cold"} for number in range(BATCH + 1)}
+    queries = {f"{number}": {"query": "cold"} for number in range(MAX_BATCH + 1)}
     answer = client.post("/reconcile", data={"queries": json.dumps(queries)})
-    assert error_of(answer, 413) == f"at most {BATCH} queries in a batch"
-    extension = {"ids": ["x"] * (BATCH + 1), "properties": []}
+    assert error_of(answer, 413) == f"at most {MAX_BATCH} queries per batch"
+    extension = {"ids": ["x"] * (MAX_BATCH + 1), "properties": []}
     assert error_of(client.post("/reconcile", data={"extend": json.dumps(extension)}), 413)
 
 
@@ -191,7 +191,7 @@ def test_the_manifest_says_what_the_service_offers(client: TestClient) -> None:
     found = client.get("/reconcile/drug").json()
 
     jsonschema.validate(found, schemas.MANIFEST)
-    assert (found["name"], found["serviceVersion"], found["batchSize"]) == ("Drug", __version__, BATCH)
+    assert (found["name"], found["serviceVersion"], found["batchSize"]) == ("Drug", __version__, MAX_BATCH)
     assert "authentication" not in found
     assert client.get("/reconcile").json()["name"] == "Disease"
     assert client.get("/reconcile").json()["defaultTypes"][0] == {"id": "T033", "name": "T033"}

@@ -1,4 +1,4 @@
-"""Found first by the processes that tests start: gives them an encoder that takes no torch to make."""
+"""SearchResult first by the processes that tests start: gives them an encoder that takes no torch to make."""
 
 from __future__ import annotations
 

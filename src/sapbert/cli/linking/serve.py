@@ -43,9 +43,9 @@ def serve(
         _serve_mcp(what, settings.threads)
         return
     with needing("serve"):
-        from sapbert.service.server import Plan
+        from sapbert.service.server import ServerPlan
         from sapbert.service.server import serve as run
-    run(Plan(what=what, **asdict(settings)), _announce)
+    run(ServerPlan(source=what, **asdict(settings)), _announce)
 
 
 def _announce(address: str, linkers: Sequence[str]) -> None:
@@ -55,9 +55,9 @@ def _announce(address: str, linkers: Sequence[str]) -> None:
 def _serve_mcp(what: str, threads: int | None) -> None:
     with needing("mcp"):
         from sapbert.service.mcp import serve_stdio
-        from sapbert.service.settings import settings_of
+        from sapbert.service.settings import load_settings
         from sapbert.service.state import load_state
-    serve_stdio(load_state(settings_of(what), threads=threads, verify=True))
+    serve_stdio(load_state(load_settings(what), threads=threads, verify=True))
 
 
 def _print_key(name: str) -> None:

@@ -1,1 +1,1 @@
-"""Authentication, limits, logs and metrics, applied before the application."""
+"""Authentication, limits, logs and metrics of requests."""

@@ -1,8 +1,8 @@
-"""What stands between the network and the application: keys, limits, time, headers, the log.
+"""Middleware around the application: keys, limits, timeouts, headers and the log.
 
-It is plain ASGI and comes first, so that a flood is turned away before anything is parsed. A body is read
-here, whole and within its limits, before the application sees the request: whatever goes wrong while reading
-then has one answer, and a client that sends slowly costs no more than its place.
+It is plain ASGI and runs first, so that excess requests are refused before anything is parsed. The body is
+read here, completely and within its limits, before the application sees the request: every failure while
+reading is answered in one place, and a slow client occupies nothing but its request slot.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sapbert.service.middleware.keys import owner_of
-from sapbert.service.middleware.limits import Allowance, refused
+from sapbert.service.middleware.limits import KeyQuota, http_error
 from sapbert.service.middleware.logs import log
 from sapbert.service.middleware.metrics import OTHER
 from sapbert.service.state import Service, State
 
-FAILED: Final = HTTPException(500, "internal error; the log has more under this X-Request-ID")
-EXCHANGE: Final = "sapbert.exchange"
-"""Where a request's `Exchange` is found in its scope."""
-RECONCILE = "/reconcile"
+INTERNAL_ERROR: Final = HTTPException(500, "internal error; see the log entry with this X-Request-ID")
+CONTEXT_KEY: Final = "sapbert.request_context"
+"""Key of the `RequestContext` in the ASGI scope of a request."""
+RECONCILE_PATH = "/reconcile"
 KEY_PARAMETER = "key"
-"""The reconciliation protocol knows keys in addresses, and OpenRefine can send no header."""
-_UNCOUNTED = ("/v1/health", "/v1/ready")
-"""Answered even where there is too much to do."""
-_OPEN = ("/", *_UNCOUNTED)
-_OPEN_BELOW = ("/page/",)
-_HELD_BODIES = 16
-"""Bodies of full size that are held at once."""
-_GONE = 499
-"""What the log says of a client that left; by the custom of nginx."""
+"""Query parameter of reconciliation URLs that has the API key; OpenRefine cannot send headers."""
+_PROBES = ("/v1/health", "/v1/ready")
+"""Health checks; answered even under overload."""
+_PUBLIC_PATHS = ("/", *_PROBES)
+_PUBLIC_PREFIXES = ("/page/",)
+_MAX_BUFFERED_BODIES = 16
+"""Total size of bodies in memory, in bodies of the largest allowed size."""
+_CLIENT_CLOSED = 499
+"""Status in the log if the client closed the connection, as in nginx."""
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -52,36 +52,36 @@ _HEADERS = {
 
 
 @dataclass(slots=True, eq=False)
-class Exchange:
-    """One request, as far as the guard and the log know it."""
+class RequestContext:
+    """One request: what routes need from the guard, and what the log records."""
 
     id: str
     method: str
     service: Service
     state: State
-    """The configuration it began with, and keeps."""
+    """The state when the request started; a reload does not change it."""
     key: str | None = None
-    """The name of who asks."""
-    allowance: Allowance | None = None
+    """Name of the API key."""
+    quota: KeyQuota | None = None
     linker: str | None = None
     mentions: int = 0
     texts: list[str] | None = None
-    """Of the mentions, where the operator wants them logged."""
-    status: int = _GONE
+    """Texts of the mentions; only with `--log-mentions`."""
+    status: int = _CLIENT_CLOSED
 
-    def asks(self, linker: str, mentions: Sequence[str]) -> None:
-        """Note, count and charge what is asked for."""
+    def record_mentions(self, linker: str, mentions: Sequence[str]) -> None:
+        """Record mentions for the log and the metrics, and charge them to the key."""
         self.linker = linker
         self.mentions += len(mentions)
         if self.service.log_mentions:
             self.texts = [*(self.texts or ()), *mentions]
-        self.service.metrics.mentions(len(mentions))
-        if self.allowance is not None:
-            self.allowance.charge(len(mentions))
+        self.service.metrics.count_mentions(len(mentions))
+        if self.quota is not None:
+            self.quota.charge(len(mentions))
 
 
-def problem(error: HTTPException) -> Response:
-    """Return an error as every error is told: one line of JSON."""
+def error_response(error: HTTPException) -> Response:
+    """Return an error as JSON: `{"error": "one line"}`."""
     return Response(
         json.dumps({"error": error.detail}),
         error.status_code,
@@ -91,67 +91,67 @@ def problem(error: HTTPException) -> Response:
 
 
 class Guard:
-    """Lets requests through to the application, or answers them itself."""
+    """Passes requests to the application, or refuses them."""
 
     def __init__(self, app: ASGIApp, *, service: Service) -> None:
         self._app = app
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whatever happens."""
+        """Handle a request; every failure is answered and logged."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(uuid.uuid4().hex, scope["method"], self._service, self._service.state)
-        if exchange.method == "HEAD":
-            # Routes know GET alone. It is a copy, since the server looks at its own to leave the body out.
+        context = RequestContext(uuid.uuid4().hex, scope["method"], self._service, self._service.state)
+        if context.method == "HEAD":
+            # Routes accept GET only. In a copy: the server needs the original method to drop the body.
             scope = {**scope, "method": "GET"}
-        scope[EXCHANGE] = exchange
-        outlet = _Outlet(send, exchange, shared=scope["path"].startswith(RECONCILE))
+        scope[CONTEXT_KEY] = context
+        sender = _ResponseSender(send, context, shared=scope["path"].startswith(RECONCILE_PATH))
         start = time.perf_counter()
         failure: Exception | None = None
         try:
-            await self._admit(scope, receive, outlet, exchange)
+            await self._admit(scope, receive, sender, context)
         except HTTPException as error:
-            await problem(error)(scope, receive, outlet)
-        except Exception as error:  # noqa: BLE001  # a client learns nothing of it, the log does
+            await error_response(error)(scope, receive, sender)
+        except Exception as error:  # noqa: BLE001  # logged; the client gets no details
             failure = error
-            if not outlet.started:
-                await problem(FAILED)(scope, receive, outlet)
+            if not sender.started:
+                await error_response(INTERNAL_ERROR)(scope, receive, sender)
         finally:
-            self._note(scope, exchange, time.perf_counter() - start, failure)
+            self._record(scope, context, time.perf_counter() - start, failure)
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send, exchange: Exchange) -> None:
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, context: RequestContext) -> None:
         path = scope["path"]
-        if path in _UNCOUNTED:
+        if path in _PROBES:
             await self._app(scope, receive, send)
             return
-        limits = exchange.state.settings.limits
+        limits = context.state.settings.limits
         service = self._service
         if service.in_flight >= limits.requests:
-            raise refused(503, "too many requests at once; try again", retry_after=1)
-        _identify(scope, exchange)
+            raise http_error(503, "too many requests at once; try again", retry_after=1)
+        _authenticate(scope, context)
         with ExitStack() as stack:
-            if exchange.allowance is not None:
-                stack.enter_context(exchange.allowance.request())
+            if context.quota is not None:
+                stack.enter_context(context.quota.request())
             service.in_flight += 1
             body: bytes | None = b""
             try:
-                body = await self._body(scope, receive, exchange)
+                body = await self._body(scope, receive, context)
                 if body is not None:
-                    await self._app(scope, _given(body, receive), send)
+                    await self._app(scope, _replay(body, receive), send)
             finally:
                 service.in_flight -= 1
-                service.held_bytes -= len(body or b"")
+                service.buffered_bytes -= len(body or b"")
 
-    async def _body(self, scope: Scope, receive: Receive, exchange: Exchange) -> bytes | None:
-        """Read a body within its limits; None where the client left."""
-        limits = exchange.state.settings.limits
-        told = Headers(scope=scope).get("content-length", "0")
-        # Of very many digits the first tell enough.
-        if told.isdecimal() and int(told[:20]) > limits.body_bytes:
+    async def _body(self, scope: Scope, receive: Receive, context: RequestContext) -> bytes | None:
+        """Read a body within its limits; None if the client disconnects."""
+        limits = context.state.settings.limits
+        declared = Headers(scope=scope).get("content-length", "0")
+        # 20 digits are enough to compare; int() of a very long string would be slow.
+        if declared.isdecimal() and int(declared[:20]) > limits.body_bytes:
             raise _too_large(limits.body_bytes)
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout(limits.seconds):
@@ -159,99 +159,101 @@ class Guard:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
-                    pieces.append(message.get("body", b""))
-                    size += len(pieces[-1])
+                    chunks.append(message.get("body", b""))
+                    size += len(chunks[-1])
                     if size > limits.body_bytes:
                         raise _too_large(limits.body_bytes)
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
-            raise refused(408, f"the body did not arrive within {limits.seconds:g} seconds") from None
-        if self._service.held_bytes + size > _HELD_BODIES * limits.body_bytes:
-            raise refused(503, "too many large requests at once; try again", retry_after=1)
-        self._service.held_bytes += size
-        return b"".join(pieces)
+            raise http_error(408, f"the body did not arrive within {limits.seconds:g} seconds") from None
+        if self._service.buffered_bytes + size > _MAX_BUFFERED_BODIES * limits.body_bytes:
+            raise http_error(503, "too many large requests at once; try again", retry_after=1)
+        self._service.buffered_bytes += size
+        return b"".join(chunks)
 
-    def _note(self, scope: Scope, exchange: Exchange, seconds: float, failure: Exception | None) -> None:
-        # What is refused before it is routed counts for the route it names; other addresses stay unsaid.
+    def _record(
+        self, scope: Scope, context: RequestContext, seconds: float, failure: Exception | None
+    ) -> None:
+        # A request refused before routing counts for the route of its path. Other paths are not logged.
         path: str = scope["path"]
-        named = path if self._service.metrics.knows(path) else OTHER
-        route = getattr(scope.get("route"), "path", named)
-        self._service.metrics.request(route, exchange.status, seconds)
+        fallback = path if self._service.metrics.has_route(path) else OTHER
+        route = getattr(scope.get("route"), "path", fallback)
+        self._service.metrics.count_request(route, context.status, seconds)
         fields: dict[str, Any] = {
-            "id": exchange.id,
-            "method": exchange.method,
+            "id": context.id,
+            "method": context.method,
             "route": route,
-            "status": exchange.status,
+            "status": context.status,
             "ms": round(1000 * seconds, 2),
-            "key": exchange.key,
-            "linker": exchange.linker,
-            "mentions": exchange.mentions,
+            "key": context.key,
+            "linker": context.linker,
+            "mentions": context.mentions,
         }
-        if exchange.texts is not None:
-            fields["texts"] = exchange.texts
+        if context.texts is not None:
+            fields["texts"] = context.texts
         log("request", error=failure, fields=fields)
 
 
-class _Outlet:
-    """Sends an answer with the headers that every answer has, and not to clients that do not read it."""
+class _ResponseSender:
+    """Adds the common headers to a response, and gives up on clients that stop reading."""
 
-    def __init__(self, send: Send, exchange: Exchange, *, shared: bool) -> None:
+    def __init__(self, send: Send, context: RequestContext, *, shared: bool) -> None:
         self._send = send
-        self._exchange = exchange
+        self._context = context
         self._shared = shared
-        """Whether pages from anywhere may read it, as the reconciliation protocol demands."""
+        """Whether pages of any origin may read the response, as the reconciliation protocol requires."""
         self.started = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            self._exchange.status = message["status"]
+            self._context.status = message["status"]
             headers = MutableHeaders(scope=message)
-            headers["X-Request-ID"] = self._exchange.id
+            headers["X-Request-ID"] = self._context.id
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
             if self._shared:
                 headers["Access-Control-Allow-Origin"] = "*"
         try:
-            async with asyncio.timeout(self._exchange.state.settings.limits.seconds):
+            async with asyncio.timeout(self._context.state.settings.limits.seconds):
                 await self._send(message)
         except TimeoutError:
-            self._exchange.status = _GONE
+            self._context.status = _CLIENT_CLOSED
             raise
 
 
-def _identify(scope: Scope, exchange: Exchange) -> None:
-    """Find out who asks; refuse strangers where keys are configured."""
-    keys = exchange.state.settings.keys
+def _authenticate(scope: Scope, context: RequestContext) -> None:
+    """Set the key of a request; refuse requests without a valid key if keys are configured."""
+    keys = context.state.settings.keys
     path = scope["path"]
     if not keys:
-        _require_own_name(scope, exchange.state.settings.public_url)
+        _require_known_host(scope, context.state.settings.public_url)
         return
     scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
-        key = _key_in_address(scope)
-    exchange.key = owner_of(key.strip(), keys) if key else None
-    if exchange.key is not None:
-        exchange.allowance = exchange.state.allowances[exchange.key]
+        key = _key_in_query(scope)
+    context.key = owner_of(key.strip(), keys) if key else None
+    if context.key is not None:
+        context.quota = context.state.quotas[context.key]
     elif key:
-        raise _unauthorized("this key is not known")
-    elif not _is_open(scope, path):
-        raise _unauthorized("give a key: Authorization: Bearer KEY")
+        raise _unauthorized("unknown API key")
+    elif not _is_public(scope, path):
+        raise _unauthorized("an API key is required: send Authorization: Bearer KEY")
 
 
 def _unauthorized(message: str) -> HTTPException:
     return HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 
-def _require_own_name(scope: Scope, public_url: str | None) -> None:
-    """Refuse a stranger's domain: its page could make the browser take us for its own server, and read us."""
-    called = urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
-    # Nobody can register a name without a dot, and an address is no name.
-    if "." not in called or _is_address(called):
+def _require_known_host(scope: Scope, public_url: str | None) -> None:
+    """Refuse an unknown host name, against DNS rebinding: a page of another site could read answers."""
+    host = urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
+    # A name without a dot cannot be registered, and an IP address is not resolved by DNS.
+    if "." not in host or _is_address(host):
         return
-    if public_url is None or called != urlsplit(public_url).hostname:
-        raise HTTPException(421, "this service has another name; its operator can set public_url")
+    if public_url is None or host != urlsplit(public_url).hostname:
+        raise HTTPException(421, "unknown host name; set public_url in the configuration to allow it")
 
 
 def _is_address(host: str) -> bool:
@@ -262,30 +264,30 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _key_in_address(scope: Scope) -> str:
-    if not scope["path"].startswith(RECONCILE):
+def _key_in_query(scope: Scope) -> str:
+    if not scope["path"].startswith(RECONCILE_PATH):
         return ""
-    # To the address where properties are proposed OpenRefine appends `?type=…`, even behind a question mark.
+    # OpenRefine appends `?type=…` to the URL of property proposals even if it already has a query.
     return QueryParams(scope["query_string"]).get(KEY_PARAMETER, "").partition("?")[0]
 
 
-def _is_open(scope: Scope, path: str) -> bool:
-    """Whether no key is asked for: pages, and what the reconciliation protocol wants open."""
-    if scope["method"] == "OPTIONS" or path in _OPEN or path.startswith(_OPEN_BELOW):
+def _is_public(scope: Scope, path: str) -> bool:
+    """Whether no key is needed: pages, health checks, and the manifest of the reconciliation protocol."""
+    if scope["method"] == "OPTIONS" or path in _PUBLIC_PATHS or path.startswith(_PUBLIC_PREFIXES):
         return True
-    manifest = path.startswith(RECONCILE) and path.count("/") <= 2
+    manifest = path.startswith(RECONCILE_PATH) and path.count("/") <= 2
     return manifest and scope["method"] == "GET" and not scope["query_string"]
 
 
-def _given(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was already read, and then what follows."""
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that first returns a body that was already read, then later messages."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def give() -> Message:
+    async def replay() -> Message:
         return messages.pop() if messages else await receive()
 
-    return give
+    return replay
 
 
 def _too_large(limit: int) -> HTTPException:
-    return HTTPException(413, f"at most {limit:,} bytes", {"Connection": "close"})
+    return HTTPException(413, f"the body may have at most {limit:,} bytes", {"Connection": "close"})

@@ -1,9 +1,8 @@
-"""API keys: who is asking.
+"""Create and recognise API keys.
 
-A key is 256 random bits, so a plain SHA-256 hides it at rest: there is nothing to guess from a dictionary,
-and a slow hash would only let strangers keep the processor busy. Whoever reads the configuration cannot use
-the service. Digests are compared in constant time, and all of them, so that nothing is learnt from the time
-an answer takes.
+The configuration stores the SHA-256 of a key, so reading it does not give access. A key has 256 random bits:
+it cannot be guessed from a dictionary, and a slow password hash would only make a denial of service easier.
+Digests are compared in constant time, and with all keys, so that the response time reveals nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from collections.abc import Mapping
 
 from sapbert.service.settings import KeySettings
 
-_MARK = "sapbert_"
-"""So that scanners recognise a key that was published by mistake."""
+_KEY_PREFIX = "sapbert_"
+"""Lets secret scanners recognise a key that was published by mistake."""
 
 
 def make_key() -> tuple[str, str]:
     """Return a new key and its digest."""
-    key = _MARK + secrets.token_urlsafe(32)
+    key = _KEY_PREFIX + secrets.token_urlsafe(32)
     return key, _digest(key)
 
 
 def owner_of(key: str, keys: Mapping[str, KeySettings]) -> str | None:
-    """Return the name under which `key` is known, or None."""
+    """Return the name of a key in the configuration, or None if it is unknown."""
     digest = _digest(key)
     owner = None
     for name, settings in keys.items():

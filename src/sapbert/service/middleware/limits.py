@@ -1,4 +1,4 @@
-"""How much is taken on at once, in all and for each key; what is too much is refused before it is read."""
+"""Limits per API key, and the errors with which requests are refused."""
 
 from __future__ import annotations
 
@@ -10,43 +10,44 @@ from starlette.exceptions import HTTPException
 
 from sapbert.service.settings import KeySettings
 
-_SAVED_SECONDS = 10
-"""A key that was silent may ask for so many seconds' worth at once."""
+_BURST_SECONDS = 10
+"""An unused key accumulates this many seconds' worth of mentions."""
 
 
-def refused(status: int, message: str, *, retry_after: int | None = None) -> HTTPException:
-    """Return what to raise where a request gets an error for an answer; try again after so many seconds."""
+def http_error(status: int, message: str, *, retry_after: int | None = None) -> HTTPException:
+    """Return an exception that is answered with this status; `retry_after` is in seconds."""
     return HTTPException(status, message, None if retry_after is None else {"Retry-After": f"{retry_after}"})
 
 
-class Allowance:
-    """What one key may still ask for.
+class KeyQuota:
+    """Concurrent requests and mentions per second of one key: a token bucket that may go negative.
 
-    A request is let in while anything is left and then charged with what it turns out to cost, which may be
-    more than was left: a long list is possible with a small rate, it only has to be paid off before the next.
+    A request is admitted while tokens are left and then charged its full cost. So a list longer than the rate
+    is possible, but the next request has to wait until the debt is paid off.
     """
 
     def __init__(self, settings: KeySettings, clock: Callable[[], float]) -> None:
         self._settings = settings
         self._clock = clock
         self._requests = 0
-        self._left = self._most
-        self._at = clock()
+        self._tokens = self._capacity
+        self._refilled_at = clock()
 
     @property
-    def _most(self) -> float:
-        return max((self._settings.mentions_per_second or 0) * _SAVED_SECONDS, 1.0)
+    def _capacity(self) -> float:
+        return max((self._settings.mentions_per_second or 0) * _BURST_SECONDS, 1.0)
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Let a request in, or refuse it; until it ends it counts as one of several at once."""
+        """Admit or refuse a request; it counts as concurrent until the block ends."""
         if self._requests >= self._settings.requests:
-            raise refused(429, f"this key may have {self._settings.requests} requests at once", retry_after=1)
+            limit = self._settings.requests
+            raise http_error(429, f"this key is limited to {limit} concurrent requests", retry_after=1)
         self._refill()
         rate = self._settings.mentions_per_second
-        if rate is not None and self._left <= 0:
-            wait = math.ceil(-self._left / rate) + 1
-            raise refused(429, f"this key may link {rate:g} mentions a second", retry_after=wait)
+        if rate is not None and self._tokens <= 0:
+            wait = math.ceil(-self._tokens / rate) + 1
+            raise http_error(429, f"this key is limited to {rate:g} mentions per second", retry_after=wait)
         self._requests += 1
         try:
             yield
@@ -54,17 +55,16 @@ class Allowance:
             self._requests -= 1
 
     def charge(self, mentions: int) -> None:
-        """Take off what a request costs."""
-        self._left -= mentions
+        """Subtract the cost of a request."""
+        self._tokens -= mentions
 
     def _refill(self) -> None:
         now = self._clock()
-        self._left = min(
-            self._left + (now - self._at) * (self._settings.mentions_per_second or 0), self._most
-        )
-        self._at = now
+        gained = (now - self._refilled_at) * (self._settings.mentions_per_second or 0)
+        self._tokens = min(self._tokens + gained, self._capacity)
+        self._refilled_at = now
 
 
-def allowances(keys: Mapping[str, KeySettings], clock: Callable[[], float]) -> dict[str, Allowance]:
-    """Return an allowance for each key."""
-    return {name: Allowance(settings, clock) for name, settings in keys.items()}
+def key_quotas(keys: Mapping[str, KeySettings], clock: Callable[[], float]) -> dict[str, KeyQuota]:
+    """Return one quota per key."""
+    return {name: KeyQuota(settings, clock) for name, settings in keys.items()}

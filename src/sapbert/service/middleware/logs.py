@@ -1,8 +1,8 @@
-"""Logs as JSON, one object a line, on standard error.
+"""Log JSON lines to standard error.
 
-A mention may be a patient's words. So no text of a request is written unless the operator asks for it: not
-in addresses (only the route is logged), not in messages of unexpected errors (only their kind and where they
-arose).
+A mention may be patient data. So no text of a request is logged without `--log-mentions`: not in URLs (only
+the route is logged), not in messages of unexpected errors (only their type and traceback locations are
+logged).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 LOGGER: Final = logging.getLogger("sapbert.service")
-_OWN = "fields"
-"""Attribute of a record that holds what is to be logged."""
+_FIELDS = "fields"
+"""Attribute of a log record with the fields to write."""
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON."""
+    """Formats a record as one line of JSON; `texts` includes messages of errors."""
 
     def __init__(self, *, texts: bool) -> None:
         super().__init__()
@@ -31,21 +31,21 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "event": record.getMessage(),
-            **getattr(record, _OWN, {}),
+            **getattr(record, _FIELDS, {}),
         }
         if record.exc_info and record.exc_info[1] is not None:
-            content.update(_error(record.exc_info[1], texts=self._texts))
+            content.update(_error_fields(record.exc_info[1], texts=self._texts))
         return json.dumps(content, ensure_ascii=False, default=str)
 
 
 def log(event: str, *, error: BaseException | None = None, fields: dict[str, Any] | None = None) -> None:
-    """Log an event, as an error if there is one."""
+    """Log an event; with an `error` at level ERROR."""
     level = logging.INFO if error is None else logging.ERROR
-    LOGGER.log(level, event, exc_info=error, extra={_OWN: fields or {}})
+    LOGGER.log(level, event, exc_info=error, extra={_FIELDS: fields or {}})
 
 
 def logging_config(*, texts: bool) -> dict[str, Any]:
-    """Return what `logging.config` needs: everything, of the web server too, through one formatter."""
+    """Return a configuration for `logging.config` with one formatter for the service and the web server."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -58,7 +58,7 @@ def logging_config(*, texts: bool) -> dict[str, Any]:
     }
 
 
-def _error(error: BaseException, *, texts: bool) -> dict[str, Any]:
+def _error_fields(error: BaseException, *, texts: bool) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)
     content: dict[str, Any] = {
         "error": type(error).__name__,

@@ -1,6 +1,6 @@
-"""A concept on a small page, for the corner of somebody else's: OpenRefine shows it beside a candidate.
+"""A small HTML page about one concept, which OpenRefine shows in a frame next to a candidate.
 
-Names come from files that others wrote, so every text is escaped, and the page may load and run nothing.
+Names come from third-party files, so every text is escaped, and the page may neither load nor run anything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from sapbert.service.schemas import Concept
 
 WIDTH, HEIGHT = 400, 220
-_SHOWN = 12
+_MAX_NAMES = 12
 """Names on the page."""
 _STYLE = (
     ":root{color-scheme:light dark}body{font:14px/1.4 system-ui,sans-serif;margin:10px}"
@@ -21,7 +21,7 @@ _STYLE = (
 )
 _DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 HEADERS: Final = {
-    # Without `frame-ancestors` any page may show it: that is what a preview is for.
+    # No `frame-ancestors`: any page may embed a preview.
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; "
     f"style-src 'sha256-{_DIGEST}'",
 }
@@ -29,9 +29,9 @@ HEADERS: Final = {
 
 def page(concept: Concept) -> str:
     """Return the page of a concept."""
-    names = "".join(f"<li>{escape(name.name)}</li>" for name in concept.names[:_SHOWN])
+    names = "".join(f"<li>{escape(name.name)}</li>" for name in concept.names[:_MAX_NAMES])
     title = escape(concept.preferred_name)
-    more = concept.name_count - min(len(concept.names), _SHOWN)
+    more = concept.name_count - min(len(concept.names), _MAX_NAMES)
     types = f"<p>{escape(', '.join(concept.types))}</p>" if concept.types else ""
     rest = f"<p>and {more:,} more</p>" if more > 0 else ""
     return (

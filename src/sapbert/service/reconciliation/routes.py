@@ -1,11 +1,11 @@
-"""The routes of the Reconciliation Service API 0.2, which OpenRefine speaks.
+"""The routes of the Reconciliation Service API 0.2, which OpenRefine uses.
 
-What the protocol leaves open is decided so that a hurried curator is not misled: types and sources of a
-query are conditions, never hints; only a name that equals the query, and of one concept alone, is called a
-match, as OpenRefine accepts matches without asking. There is no flyout (arbitrary HTML, to be dropped from
-the protocol) and no JSONP (optional, and a way around the browser's protections).
+Where the protocol leaves a choice, wrong matches are avoided: types and sources of a query are filters,
+never hints; only a name that equals the query and belongs to a single concept is a match, because OpenRefine
+accepts matches without confirmation. There is no flyout (arbitrary HTML, deprecated in the protocol) and no
+JSONP (optional, and it bypasses the same-origin policy).
 
-Words of the protocol (entity, query) stay in this module and in `reconciling`.
+The terms of the protocol (entity, query) are used in this package only.
 """
 
 from __future__ import annotations
@@ -18,60 +18,60 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
 from sapbert.service import lookup
-from sapbert.service.link_requests import call, exchange_of, require_kind
-from sapbert.service.linkers import Served
-from sapbert.service.middleware.guard import KEY_PARAMETER, RECONCILE, Exchange
-from sapbert.service.middleware.limits import refused
+from sapbert.service.link_requests import call, request_context, require_content_type
+from sapbert.service.linkers import ServedLinker
+from sapbert.service.middleware.guard import KEY_PARAMETER, RECONCILE_PATH, RequestContext
+from sapbert.service.middleware.limits import http_error
 from sapbert.service.reconciliation import preview
 from sapbert.service.reconciliation.protocol import (
     PROPERTIES,
-    Extension,
+    ExtensionRequest,
     QueryBatch,
     extend,
     reconcile,
     suggest_concepts,
 )
-from sapbert.service.schemas import fault_of
+from sapbert.service.schemas import validation_message
 from sapbert.version import __version__
 
-BATCH = 100
-"""Queries, or identifiers, of one request."""
-_MOST_SUGGESTED = 20
-_MOST_DEFAULT_TYPES = 50
+MAX_BATCH = 100
+"""Queries or identifiers per request."""
+_MAX_SUGGESTIONS = 20
+_MAX_DEFAULT_TYPES = 50
 _FORM = "application/x-www-form-urlencoded"
 
-router = APIRouter(prefix=RECONCILE, include_in_schema=False, default_response_class=JSONResponse)
-Typed = Annotated[str, Query(max_length=200)]
-Skipped = Annotated[int, Query(ge=0, le=10_000)]
+router = APIRouter(prefix=RECONCILE_PATH, include_in_schema=False, default_response_class=JSONResponse)
+Text = Annotated[str, Query(max_length=200)]
+Cursor = Annotated[int, Query(ge=0, le=10_000)]
 
 
 @router.get("")
 @router.get("/{linker}")
 async def manifest_or_answer(request: Request, linker: str | None = None) -> Any:
-    """Describe the service; or answer what is in the address, as a form would be."""
-    asked = {name: request.query_params.getlist(name) for name in ("queries", "extend")}
-    if any(asked.values()):
-        return await _answer(request, linker, asked)
-    exchange = exchange_of(request)
-    return manifest(request, exchange, exchange.state.linker(linker))
+    """Return the manifest; or, if the URL has queries, answer them like those of a form."""
+    form = {name: request.query_params.getlist(name) for name in ("queries", "extend")}
+    if any(form.values()):
+        return await _answer(request, linker, form)
+    context = request_context(request)
+    return manifest(request, context, context.state.linker(linker))
 
 
 @router.post("")
 @router.post("/{linker}")
 async def answer_form(request: Request, linker: str | None = None) -> Any:
-    """Answer queries, or extend data, as a form asks."""
-    require_kind(request, _FORM)
+    """Answer the queries or the data extension request of a form."""
+    require_content_type(request, _FORM)
     try:
         form = parse_qs((await request.body()).decode(), max_num_fields=20)
     except ValueError:
-        raise refused(400, "the form cannot be read") from None
+        raise http_error(400, "the form cannot be parsed") from None
     return await _answer(request, linker, form)
 
 
 @router.options("")
 @router.options("/{rest:path}")
 async def allow(rest: str = "") -> Response:  # noqa: ARG001
-    """Let pages from anywhere ask, as the protocol demands."""
+    """Allow requests from pages of any origin, as the protocol requires."""
     headers = {
         "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
         "Access-Control-Allow-Headers": "Authorization, Content-Type",
@@ -84,129 +84,129 @@ async def allow(rest: str = "") -> Response:  # noqa: ARG001
 async def suggest_entity(
     request: Request,
     linker: str,
-    prefix: Typed,
-    cursor: Skipped = 0,
+    prefix: Text,
+    cursor: Cursor = 0,
     type: Annotated[list[str] | None, Query()] = None,
-    filter: Typed = "",
+    filter: Text = "",
 ) -> Any:
-    """Suggest concepts as somebody types."""
-    exchange = exchange_of(request)
-    served = exchange.state.linker(linker)
-    typed = prefix or _unfiltered(filter)
-    found = await call(
-        exchange,
+    """Suggest concepts for a prefix."""
+    context = request_context(request)
+    served = context.state.linker(linker)
+    text = prefix or _text_of_filter(filter)
+    suggestions = await call(
+        context,
         served,
-        lambda: suggest_concepts(served, typed, types=type or (), skip=cursor, limit=_MOST_SUGGESTED),
+        lambda: suggest_concepts(served, text, types=type or (), skip=cursor, limit=_MAX_SUGGESTIONS),
     )
-    return {"result": found}
+    return {"result": suggestions}
 
 
 @router.get("/{linker}/suggest/type")
-async def suggest_type(request: Request, linker: str, prefix: Typed, cursor: Skipped = 0) -> Any:
-    """Suggest types."""
-    types = exchange_of(request).state.linker(linker).linker.name_table.types
-    return {"result": _suggested({word: word for word in types}, prefix, cursor)}
+async def suggest_type(request: Request, linker: str, prefix: Text, cursor: Cursor = 0) -> Any:
+    """Suggest types that contain a text."""
+    types = request_context(request).state.linker(linker).linker.name_table.types
+    return {"result": _suggestions({word: word for word in types}, prefix, cursor)}
 
 
 @router.get("/{linker}/suggest/property")
-async def suggest_property(request: Request, linker: str, prefix: Typed, cursor: Skipped = 0) -> Any:
-    """Suggest properties."""
-    exchange_of(request).state.linker(linker)
-    return {"result": _suggested(PROPERTIES, prefix, cursor)}
+async def suggest_property(request: Request, linker: str, prefix: Text, cursor: Cursor = 0) -> Any:
+    """Suggest properties that contain a text."""
+    request_context(request).state.linker(linker)
+    return {"result": _suggestions(PROPERTIES, prefix, cursor)}
 
 
 @router.get("/{linker}/properties")
 async def propose_properties(
-    request: Request, linker: str, type: Typed = "", limit: Annotated[int, Query(ge=1)] = BATCH
+    request: Request, linker: str, type: Text = "", limit: Annotated[int, Query(ge=1)] = MAX_BATCH
 ) -> Any:
-    """Propose what data can be extended with; it is the same for all types."""
-    exchange_of(request).state.linker(linker)
+    """Propose properties for data extension; they are the same for all types."""
+    request_context(request).state.linker(linker)
     proposed = [{"id": pid, "name": name} for pid, name in PROPERTIES.items()]
     return {"type": type, "limit": limit, "properties": proposed[:limit]}
 
 
 @router.get("/{linker}/preview", response_class=HTMLResponse)
-async def show_preview(request: Request, linker: str, id: Typed) -> Response:
-    """Show a concept on a page small enough for a corner of another."""
-    exchange = exchange_of(request)
-    served = exchange.state.linker(linker)
-    number = served.number_of(id)
+async def show_preview(request: Request, linker: str, id: Text) -> Response:
+    """Return a small HTML page about a concept."""
+    context = request_context(request)
+    served = context.state.linker(linker)
+    number = served.concept_number(id)
     if number is None:
-        raise refused(404, "there is no such concept")
-    concept = await call(exchange, served, lambda: lookup.concept_of(served, number, neighbours=0))
+        raise http_error(404, "no such concept")
+    concept = await call(context, served, lambda: lookup.describe_concept(served, number, neighbours=0))
     return HTMLResponse(preview.page(concept), headers=preview.HEADERS)
 
 
-def _unfiltered(filter: str) -> str:
-    """Return what was typed where OpenRefine took a colon in it for a filter: `(all mesh:D009203)`."""
+def _text_of_filter(filter: str) -> str:
+    """Return the typed text if OpenRefine parsed its colon as a filter: `(all mesh:D009203)`."""
     return filter.removeprefix("(all ").removesuffix(")")
 
 
 async def _answer(request: Request, linker: str | None, form: dict[str, list[str]]) -> Any:
-    exchange = exchange_of(request)
-    served = exchange.state.linker(linker)
+    context = request_context(request)
+    served = context.state.linker(linker)
     if form.get("queries"):
-        queries = _parsed(QueryBatch, form, "queries")
-        if len(queries) > BATCH:
-            raise refused(413, f"at most {BATCH} queries in a batch")
-        return await reconcile(exchange, served, queries)
+        queries = _parse_field(QueryBatch, form, "queries")
+        if len(queries) > MAX_BATCH:
+            raise http_error(413, f"at most {MAX_BATCH} queries per batch")
+        return await reconcile(context, served, queries)
     if form.get("extend"):
-        asked = _parsed(TypeAdapter(Extension), form, "extend")
-        if len(asked.ids) > BATCH:
-            raise refused(413, f"at most {BATCH} identifiers in a batch")
-        return await call(exchange, served, lambda: extend(served, asked))
-    raise refused(400, "send queries or extend, as JSON in a form")
+        body = _parse_field(TypeAdapter(ExtensionRequest), form, "extend")
+        if len(body.ids) > MAX_BATCH:
+            raise http_error(413, f"at most {MAX_BATCH} identifiers per batch")
+        return await call(context, served, lambda: extend(served, body))
+    raise http_error(400, "send a form with JSON in the field queries or extend")
 
 
-def _parsed(shape: TypeAdapter[Any], form: dict[str, list[str]], field: str) -> Any:
+def _parse_field(schema: TypeAdapter[Any], form: dict[str, list[str]], field: str) -> Any:
     try:
-        return shape.validate_json(form[field][0])
+        return schema.validate_json(form[field][0])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         if first["type"] == "json_invalid":
-            raise refused(400, f"{field}: this is no JSON") from None
-        raise refused(422, fault_of(first, field)) from None
+            raise http_error(400, f"{field}: not valid JSON") from None
+        raise http_error(422, validation_message(first, field)) from None
 
 
-def _suggested(names: dict[str, str], prefix: str, cursor: int) -> list[dict[str, str]]:
-    wanted = prefix.casefold()
-    found = [
+def _suggestions(names: dict[str, str], text: str, cursor: int) -> list[dict[str, str]]:
+    folded = text.casefold()
+    matches = [
         {"id": word, "name": name}
         for word, name in names.items()
-        if wanted in word.casefold() or wanted in name.casefold()
+        if folded in word.casefold() or folded in name.casefold()
     ]
-    return found[cursor : cursor + _MOST_SUGGESTED]
+    return matches[cursor : cursor + _MAX_SUGGESTIONS]
 
 
-def manifest(request: Request, exchange: Exchange, served: Served) -> dict[str, Any]:
-    """Describe the service of one linker."""
-    settings = exchange.state.settings
+def manifest(request: Request, context: RequestContext, served: ServedLinker) -> dict[str, Any]:
+    """Return the manifest of one linker."""
+    settings = context.state.settings
     base = settings.public_url or f"{request.base_url}".rstrip("/")
-    own = f"{RECONCILE}/{served.name}"
-    # Whoever gave a key in the address gets addresses with it: clients append only their own parameters.
-    key = quote(request.query_params.get(KEY_PARAMETER, ""), safe="") if exchange.key else ""
-    told, more = (f"?{KEY_PARAMETER}={key}", f"&{KEY_PARAMETER}={key}") if key else ("", "")
+    path = f"{RECONCILE_PATH}/{served.name}"
+    # A manifest requested with a key contains URLs with that key: clients add only their own parameters.
+    key = quote(request.query_params.get(KEY_PARAMETER, ""), safe="") if context.key else ""
+    query = f"?{KEY_PARAMETER}={key}" if key else ""
     types = served.linker.name_table.types
-    page = f"{base}{own}/preview?id={{{{id}}}}{more}"
-    found: dict[str, Any] = {
+    page = f"{base}{path}/preview?id={{{{id}}}}{query.replace('?', '&')}"
+    content: dict[str, Any] = {
         "versions": ["0.2"],
         "name": served.title,
         "identifierSpace": "https://bioregistry.io/",
         "schemaSpace": "http://www.w3.org/2004/02/skos/core#Concept",
         "serviceVersion": __version__,
-        "batchSize": BATCH,
-        "defaultTypes": [{"id": word, "name": word} for word in types[:_MOST_DEFAULT_TYPES]],
+        "batchSize": MAX_BATCH,
+        "defaultTypes": [{"id": word, "name": word} for word in types[:_MAX_DEFAULT_TYPES]],
         "view": {"url": page},
         "preview": {"url": page, "width": preview.WIDTH, "height": preview.HEIGHT},
         "suggest": {
-            kind: {"service_url": base, "service_path": f"{own}/suggest/{kind}{told}"}
+            kind: {"service_url": base, "service_path": f"{path}/suggest/{kind}{query}"}
             for kind in ("entity", "type", "property")
         },
         "extend": {
-            "propose_properties": {"service_url": base, "service_path": f"{own}/properties{told}"},
+            "propose_properties": {"service_url": base, "service_path": f"{path}/properties{query}"},
             "property_settings": [],
         },
     }
     if settings.keys:
-        found["authentication"] = {"type": "apiKey", "name": KEY_PARAMETER, "in": "query"}
-    return found
+        content["authentication"] = {"type": "apiKey", "name": KEY_PARAMETER, "in": "query"}
+    return content
