@@ -182,7 +182,7 @@ def test_reliability_is_drawn_for_evaluations_and_calibrations(
     first, second, last = done.err.splitlines()
     assert first.partition(": ")[2] == second.partition(": ")[2]
     assert last == f"figure -> {tmp_path / 'figure.svg'}"
-    assert (tmp_path / "figure.svg").read_text().count("60 answers, 75.0% right -->") == 2
+    assert (tmp_path / "figure.svg").read_text().count("60 answers, 75.0% correct -->") == 2
 
 
 def test_a_file_that_is_not_a_calibration_is_refused(sapbert: Sapbert, tmp_path: Path) -> None:
