@@ -55,7 +55,7 @@ def test_a_dropped_table_keeps_its_columns_and_equal_mentions_are_decided_once(p
 
 def test_a_table_without_a_header_is_taken_by_another_column(page: Page) -> None:
     drop(page, "table.tsv", "cold\tHeart attack\nchest pain\tcold\n")
-    page.get_by_label("The first row names the columns").uncheck()
+    page.get_by_label("The first row is a header").uncheck()
     page.get_by_role("radio", name="column 2").check()
     page.get_by_role("button", name="Link this column").click()
     curator.linked(page)
@@ -75,7 +75,7 @@ def test_what_is_no_text_is_refused_in_words(page: Page) -> None:
     drop(page, "book.xlsx", b"PK\x03\x04\x00\x00")
     assert page.get_by_role("alert").inner_text().startswith("This file is not text.")
     page.get_by_role("button", name="Link", exact=True).click()
-    assert page.get_by_role("alert").inner_text().startswith("There is nothing in it.")
+    assert page.get_by_role("alert").inner_text().startswith("The input is empty.")
 
 
 def test_commas_of_prose_make_no_table_but_those_of_a_table_do(page: Page) -> None:
@@ -85,7 +85,7 @@ def test_commas_of_prose_make_no_table_but_those_of_a_table_do(page: Page) -> No
     page.get_by_role("button", name="Forget", exact=True).click()
     page.locator("#text").fill("id,name\n1,cold\n2,chest pain")
     page.get_by_role("button", name="Link", exact=True).click()
-    page.get_by_role("button", name="No table: each line is a mention").click()
+    page.get_by_role("button", name="Not a table: one mention per line").click()
     curator.linked(page)
     curator.expect(curator.listed(page)).to_have_text(["id,name", "1,cold", "2,chest pain"])
 
@@ -100,7 +100,7 @@ def test_an_example_is_one_click_away(page: Page) -> None:
 def test_a_mention_longer_than_the_service_takes_is_told_and_the_others_are_linked(page: Page) -> None:
     curator.link(page, "cold\n" + "x" * 101)
     curator.press(page, "j")
-    assert page.locator("#none").inner_text() == "too long to be linked: more than 100 characters"
+    assert page.locator("#none").inner_text() == "Too long to link: more than 100 characters"
     curator.press(page, "n")
     assert curator.decided(page) == "1 of 2 decided"
 
@@ -133,7 +133,7 @@ def test_tables_are_read_and_written_as_python_does(
 
 def test_markup_in_mentions_and_names_stays_text(window: OpenWindow) -> None:
     page = window(viewport={"width": 1280, "height": 800}).open()
-    page.get_by_label("Compare with").select_option("drug")
+    page.get_by_label("Linker").select_option("drug")
     curator.link(page, f"{MARKUP}\nwater <b>")
     assert curator.current(page) == MARKUP
     curator.press(page, "m")
@@ -181,7 +181,8 @@ def test_a_busy_service_is_asked_again_and_a_broken_one_is_told(page: Page) -> N
     page.locator("#text").fill("Heart attack\ncold\nchest pains")
     page.get_by_role("button", name="Link", exact=True).click()
     page.get_by_text("Linking stopped: internal error.").wait_for()
-    page.get_by_role("button", name="Go on").click()
+    assert not page.get_by_text("Linking\u2026").is_visible()
+    page.get_by_role("button", name="Continue").click()
     curator.linked(page)
     assert asked[0] == asked[1] == ["Heart attack", "cold", "chest pains"]
     assert asked[2] == asked[3] == ["cold", "chest pains"]
@@ -220,13 +221,13 @@ def test_a_service_with_keys_asks_for_one(window: OpenWindow, make_bench: MakeBe
     key, digest = make_key()
     with serving(make_bench(keys={"alice": KeySettings(sha256=digest)}).app) as address:
         page = window(address).open()
-        field = page.get_by_label("Key", exact=True)
-        assert not page.get_by_text("This key is not known.").is_visible()
+        field = page.get_by_label("API key", exact=True)
+        assert not page.get_by_text("Unknown API key.").is_visible()
         field.fill("wrong")
-        page.get_by_role("button", name="Go on").click()
-        page.get_by_text("This key is not known.").wait_for()
+        page.get_by_role("button", name="Continue").click()
+        page.get_by_text("Unknown API key.").wait_for()
         field.fill(key)
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue").click()
         curator.link(page, "cold")
         assert curator.names(page)
         assert key not in page.evaluate("JSON.stringify({ ...localStorage, ...sessionStorage })")

@@ -131,7 +131,7 @@ def test_a_list_is_linked_and_decided_without_a_mouse(window: OpenWindow) -> Non
     page.locator(".candidate .accept").first.focus()
     curator.press(page, "Enter")
     curator.expect(page.locator("#mention")).to_be_focused()
-    curator.expect(page.locator("#announced")).to_contain_text("chest pains: best candidate Chest pain")
+    curator.expect(page.locator("#announcement")).to_contain_text("chest pains: best candidate Chest pain")
 
 
 def test_single_keys_do_nothing_in_fields_or_when_they_are_turned_off(window: OpenWindow) -> None:
@@ -140,11 +140,11 @@ def test_single_keys_do_nothing_in_fields_or_when_they_are_turned_off(window: Op
     page.get_by_label("Find in the list").fill("")
     page.get_by_label("Find in the list").press("n")
     page.get_by_label("Find in the list").fill("")
-    page.get_by_label("Keys on").uncheck()
+    page.get_by_label("Keyboard shortcuts").uncheck()
     page.locator("#mention").focus()
     curator.press(page, "n", "Enter", "1")
     curator.expect(page.locator("#decided")).to_have_text("0 of 4 decided")
-    page.get_by_label("Keys on").check()
+    page.get_by_label("Keyboard shortcuts").check()
     page.locator("#mention").focus()
     curator.press(page, "n")
     curator.expect(page.locator("#decided")).to_have_text("1 of 4 decided")
@@ -158,6 +158,7 @@ def test_of_twenty_thousand_mentions_only_those_in_sight_are_drawn(window: OpenW
     )
     page.get_by_role("button", name="Link", exact=True).click()
     page.get_by_text("Linking stopped").wait_for()
+    curator.expect(page.locator("#none")).to_have_text("Not linked. Press Continue at the top.")
 
     assert page.locator("#decided").inner_text() == "0 of 20,000 decided"
     assert curator.listed(page).count() < 50

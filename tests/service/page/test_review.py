@@ -79,7 +79,7 @@ def test_every_step_can_be_undone(page: Page) -> None:
         assert (curator.decided(page), curator.current(page)) == (f"{left} of 4 decided", back_at)
     assert curator.download(page, "CSV") == before
     curator.press(page, "Control+z")
-    assert page.locator("#announced").inner_text() == "Nothing to undo"
+    assert page.locator("#announcement").inner_text() == "Nothing to undo"
 
 
 def test_a_rejected_candidate_is_passed_over_and_may_come_back(page: Page) -> None:
@@ -102,7 +102,7 @@ def test_exact_matches_are_accepted_at_once_unless_they_are_of_several_concepts(
 
     assert curator.decided(page) == "1 of 4 decided"
     assert curator.current(page) == "cold"
-    assert page.locator("#plain").is_hidden()
+    assert page.locator("#accept-exact").is_hidden()
 
 
 def test_only_concepts_of_a_type_are_shown(page: Page) -> None:
@@ -122,7 +122,7 @@ def test_the_list_is_sifted_and_sorted(page: Page) -> None:
 
     page.get_by_role("button", name="To do").click()
     curator.expect(rows).to_have_text(["cold", "purple elephant"])
-    page.get_by_label("Order").select_option("unsure")
+    page.get_by_label("Order").select_option("ascending")
     curator.expect(rows).to_have_text(["purple elephant", "cold"])
     page.get_by_role("button", name="All").click()
     page.get_by_label("Find in the list").fill("CHEST")
@@ -142,12 +142,12 @@ def test_candidates_tell_how_sure_they_are_and_by_which_name(page: Page) -> None
         "Coryza",
         "x:1",
         "T047",
-        "a similar name and spelling: cold",
-        "91 % sure",
+        "similar name and spelling: cold",
+        "91 % confidence",
         "score 0.88",
     ):
         assert words in first.replace("\n", " ")
-    assert "sure" not in second
+    assert "confidence" not in second
 
 
 # Concepts
@@ -271,6 +271,6 @@ def test_a_list_too_large_to_keep_is_told_and_can_be_reviewed(window: OpenWindow
     opened.context.add_init_script("Storage.prototype.setItem = () => { throw new DOMException('full'); }")
     page = opened.open()
     curator.link(page)
-    assert "too large for the browser to keep" in page.get_by_role("alert").inner_text()
+    assert "too large to be stored in the browser" in page.get_by_role("alert").inner_text()
     curator.press(page, "Enter")
     assert curator.downloaded_rows(page)[0]["concept_id"] == "mesh:D1"

@@ -1,14 +1,14 @@
-// Questions to the service. Mentions travel in bodies, never in addresses, which proxies keep.
+// Requests to the service. Mentions are sent in bodies, never in URLs, because proxies log URLs.
 
 const BATCH = 256;
-const PATIENCE = 30;
+const MAX_TRIES = 30;
 
 let key = null;
 
-/** What the service answered instead, in its own words. */
-class Refusal extends Error {
-  constructor(status, words, wait) {
-    super(words);
+/** An error answered by the service; `wait` is the time until a retry, in seconds. */
+class ServiceError extends Error {
+  constructor(status, message, wait) {
+    super(message);
     this.status = status;
     this.wait = wait;
   }
@@ -20,53 +20,53 @@ export function useKey(text) {
 
 export const hasKey = () => key !== null;
 
-async function ask(path, options = {}) {
+async function request(path, options = {}) {
   const headers = { ...options.headers };
   if (key) headers.Authorization = `Bearer ${key}`;
   const answer = await fetch(path, { ...options, headers });
   if (answer.ok) return answer;
   const { error } = await answer.json().catch(() => ({ error: `the service answered ${answer.status}` }));
-  throw new Refusal(answer.status, error, Number(answer.headers.get("Retry-After") ?? 1));
+  throw new ServiceError(answer.status, error, Number(answer.headers.get("Retry-After") ?? 1));
 }
 
 const post = (path, content, { signal, accept = "application/json" } = {}) =>
-  ask(path, {
+  request(path, {
     method: "POST", signal, body: JSON.stringify(content),
     headers: { "Content-Type": "application/json", Accept: accept },
   });
 
-const address = (path, values) => `${path}?${new URLSearchParams(values)}`;
+const urlOf = (path, values) => `${path}?${new URLSearchParams(values)}`;
 
-export const version = async () => (await ask("v1/version")).json();
+export const version = async () => (await request("v1/version")).json();
 
 export const concept = async (linker, id, signal) => {
-  const path = address(`v1/concepts/${encodeURIComponent(id)}`, { linker, neighbours: 12 });
-  return (await ask(path, { signal })).json();
+  const path = urlOf(`v1/concepts/${encodeURIComponent(id)}`, { linker, neighbours: 12 });
+  return (await request(path, { signal })).json();
 };
 
 export const search = async (linker, prefix, { types, prefixes }, signal) => {
   const wanted = Object.entries({ type: types, namespace: prefixes }).filter(([, value]) => value);
   const values = { linker, prefix, limit: 12, ...Object.fromEntries(wanted) };
-  return (await (await ask(address("v1/search", values), { signal })).json()).results;
+  return (await (await request(urlOf("v1/search", values), { signal })).json()).results;
 };
 
 export const map = async (linker, mention, signal) =>
-  (await post(address("v1/map", { linker }), { mention: mention.toWellFormed() }, { signal })).json();
+  (await post(urlOf("v1/map", { linker }), { mention: mention.toWellFormed() }, { signal })).json();
 
-/** Link mentions in batches the service takes; `found(number, candidates)` is called as answers come. */
-export async function link(linker, mentions, { limits, filters, signal, found }) {
+/** Link mentions in batches within the limits; `onAnswer(number, candidates)` is called per mention. */
+export async function link(linker, mentions, { limits, filters, signal, onAnswer }) {
   for (let start = 0; start < mentions.length;) {
     const end = batchEnd(mentions, start, limits);
-    start = await patiently(signal, (received) => {
-      // Half a character, as a cut emoji leaves it, is no text to the service.
+    start = await withRetries(signal, (received) => {
+      // The service refuses unpaired surrogates, such as half of an emoji.
       const whole = mentions.slice(received, end).map((mention) => mention.toWellFormed());
-      const asked = { mentions: whole, k: 9, ...filters };
-      return linkBatch(linker, asked, signal, (at, candidates) => found(received + at, candidates));
+      const body = { mentions: whole, k: 9, ...filters };
+      return linkBatch(linker, body, signal, (at, candidates) => onAnswer(received + at, candidates));
     }, start);
   }
 }
 
-/** As many as fit: at most six bytes a character, and some for what stands around them. */
+/** End of the largest batch that fits: at most six bytes per character, plus the rest of the body. */
 function batchEnd(mentions, start, limits) {
   let bytes = 1_000;
   let end = start;
@@ -78,13 +78,13 @@ function batchEnd(mentions, start, limits) {
   return end;
 }
 
-/** Ask again while the service has too much to do, from where it stopped. */
-async function patiently(signal, act, start) {
+/** Retry while the service is overloaded, from the first mention without an answer. */
+async function withRetries(signal, act, start) {
   for (let tries = 1; ; tries += 1) {
     try {
       return start + await act(start);
     } catch (error) {
-      if (!(error instanceof Refusal && [429, 503].includes(error.status)) || tries === PATIENCE) throw error;
+      if (!(error instanceof ServiceError && [429, 503].includes(error.status)) || tries === MAX_TRIES) throw error;
       start += error.received ?? 0;
       await new Promise((resolve) => { setTimeout(resolve, 1000 * Math.min(error.wait, 10)); });
       signal.throwIfAborted();
@@ -92,17 +92,17 @@ async function patiently(signal, act, start) {
   }
 }
 
-async function linkBatch(linker, asked, signal, found) {
-  const path = address("v1/link", { linker });
-  const answer = await post(path, asked, { signal, accept: "application/x-ndjson" });
+async function linkBatch(linker, body, signal, onAnswer) {
+  const path = urlOf("v1/link", { linker });
+  const answer = await post(path, body, { signal, accept: "application/x-ndjson" });
   let received = 0;
   for await (const line of linesOf(answer.body)) {
     const { error, candidates } = JSON.parse(line);
-    if (error !== undefined) throw Object.assign(new Refusal(503, error, 1), { received });
-    found(received, candidates);
+    if (error !== undefined) throw Object.assign(new ServiceError(503, error, 1), { received });
+    onAnswer(received, candidates);
     received += 1;
   }
-  if (received < asked.mentions.length) throw new Refusal(0, "the service stopped in the middle", 1);
+  if (received < body.mentions.length) throw new ServiceError(0, "the answer of the service is incomplete", 1);
   return received;
 }
 

@@ -1,45 +1,44 @@
-// Where the page begins: which view is shown, what is kept, which key does what.
+// Entry point of the page: views, storage and keyboard shortcuts.
 
 import * as api from "./api.js";
-import { announce, find, make, notice, settled, some } from "./dom.js";
+import { announce, find, make, notice, debounce, quantity } from "./dom.js";
 import { csvOf, save, sssomOf } from "./downloads.js";
 import { Intake } from "./intake.js";
 import { Picker } from "./picker.js";
 import { Work } from "./work.js";
-import { forget, KEPT, recallWorklist, Worklist } from "./worklist.js";
+import { forget, STORAGE_KEYS, loadWorklist, Worklist } from "./worklist.js";
 
 const DOWNLOAD = "download your decisions before you close the page.";
-const NO_ROOM = `This list is too large for the browser to keep: ${DOWNLOAD}`;
-const OTHER_TAB = `Another tab has begun a list of its own, so this one is no longer kept: ${DOWNLOAD}`;
+const TOO_LARGE = `This list is too large to be stored in the browser: ${DOWNLOAD}`;
+const OTHER_TAB = `Another tab has started a new list, so this one is no longer stored: ${DOWNLOAD}`;
 
 let about = null;
-const work = new Work(whenRefused);
+const work = new Work(askForKey);
 
-const keep = settled(keepNow, 250);
-work.onChange = keep;
+work.onChange = debounce(saveNow, 250);
 
-function keepNow() {
-  if (work.worklist && !work.worklist.keepDecisions()) notice(work.kept ? OTHER_TAB : NO_ROOM);
+function saveNow() {
+  if (work.worklist && !work.worklist.saveDecisions()) notice(work.stored ? OTHER_TAB : TOO_LARGE);
 }
 
-/** Ask for a key where one is wanted; true once there is one. */
-async function whenRefused(error) {
+/** Ask for an API key if the error is 401; returns whether the request can be repeated. */
+async function askForKey(error) {
   if (error.status !== 401) return false;
-  find("unknown").hidden = !api.hasKey();
-  find("asking").showModal();
-  await new Promise((resolve) => { find("asking").addEventListener("close", resolve, { once: true }); });
+  find("key-error").hidden = !api.hasKey();
+  find("key-dialog").showModal();
+  await new Promise((resolve) => { find("key-dialog").addEventListener("close", resolve, { once: true }); });
   api.useKey(find("key").value);
   find("key").value = "";
   return true;
 }
 
-async function knowService() {
+async function loadVersion() {
   for (;;) {
     try {
       about = await api.version();
       return;
     } catch (error) {
-      if (!await whenRefused(error)) throw error;
+      if (!await askForKey(error)) throw error;
     }
   }
 }
@@ -50,41 +49,41 @@ function showStart() {
   work.close();
   find("start").hidden = false;
   find("work").hidden = true;
-  document.title = "sapbert";
+  document.title = "Link mentions \u00b7 sapbert";
   const named = find("linker").value;
   const linker = about.linkers.find(({ name }) => name === named) ?? about.linkers[0];
   find("linker-field").hidden = about.linkers.length < 2;
   find("linker").replaceChildren(...about.linkers.map(({ name, title }) =>
     make("option", { value: name, selected: name === linker.name }, title)));
-  tellLinker(linker);
-  // Where a keyboard would cover half the screen, it comes when it is wanted.
+  showLinker(linker);
+  // Not on touch screens, where the focus would open the keyboard.
   if (matchMedia("(hover: hover)").matches) find("text").focus();
 }
 
-function tellLinker({ title, names, concepts }) {
+function showLinker({ title, names, concepts }) {
   find("about").textContent = title;
-  find("size").textContent = `${some(names, "name")} of ${some(concepts, "concept")}`;
+  find("size").textContent = `${quantity(names, "name")} of ${quantity(concepts, "concept")}`;
 }
 
 function showWork(worklist) {
   const linker = about.linkers.find(({ name }) => name === worklist.linker) ?? about.linkers[0];
   if (linker.name !== worklist.linker) {
-    notice(`What this list was compared with is no longer served; ${linker.title} is.`);
+    notice(`The linker of this list is no longer available. Using ${linker.title}.`);
     worklist.linker = linker.name;
   }
   find("start").hidden = true;
   find("work").hidden = false;
-  tellLinker(linker);
-  document.title = `${some(worklist.items.length, "mention")} \u00b7 sapbert`;
+  showLinker(linker);
+  document.title = `${quantity(worklist.items.length, "mention")} \u00b7 sapbert`;
   work.open(worklist, linker, about.limits);
   find("mention").focus();
 }
 
 function begin(given) {
   const worklist = new Worklist({ ...given, id: String(Math.random()), linker: find("linker").value });
-  if (!worklist.items.length) return notice("That column is empty. Choose another.");
-  work.kept = worklist.keepList();
-  if (!work.kept) notice(NO_ROOM);
+  if (!worklist.items.length) return notice("This column is empty. Choose another.");
+  work.stored = worklist.saveList();
+  if (!work.stored) notice(TOO_LARGE);
   find("text").value = "";
   showWork(worklist);
 }
@@ -110,7 +109,7 @@ function onKey(event) {
   const { key, target } = event;
   if (find("work").hidden || !find("keys").checked || document.querySelector("dialog[open]")) return;
   if (target.closest("input, textarea, select") && target.type !== "checkbox") return;
-  // A button that has the focus keeps what buttons do.
+  // Enter and space activate the focused button.
   if ((key === "Enter" || key === " ") && target.closest("button, summary, input, [role=button]")) return;
   if (event.altKey || event.metaKey || event.ctrlKey) {
     if (key === "z" && !event.altKey && !event.shiftKey) ACTS.undo();
@@ -122,7 +121,7 @@ function onKey(event) {
   event.preventDefault();
 }
 
-// Wiring
+// Event listeners
 
 function wire() {
   document.addEventListener("keydown", onKey);
@@ -131,40 +130,40 @@ function wire() {
     if (act) ACTS[act]();
     if (close) find(close).close();
     const { left } = event.target.getBoundingClientRect();
-    if (event.target.matches("dialog.sheet") && event.clientX < left) event.target.close(); // beside it
-    // A button that was clicked with a mouse would take the next Enter for itself.
+    if (event.target.matches("dialog.sheet") && event.clientX < left) event.target.close(); // click outside
+    // A button clicked with the mouse keeps the focus and would handle the next Enter.
     if (event.detail > 0 && event.target.closest(".work button")) document.activeElement.blur();
   });
   find("to-list").addEventListener("click", () => { find("work").dataset.pane = "list"; });
-  find("plain").addEventListener("click", () => work.acceptPlain());
+  find("accept-exact").addEventListener("click", () => work.acceptExact());
   find("csv").addEventListener("click", () => save("decisions.csv", csvOf(work.worklist), "text/csv"));
   find("sssom").addEventListener("click", () => {
     const text = sssomOf(work.worklist, { ...work.about, sapbert: about.sapbert });
     save("decisions.sssom.tsv", text, "text/tab-separated-values");
   });
-  wireForgetting();
+  wireForgetDialog();
   find("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    find("asking").close();
+    find("key-dialog").close();
   });
   find("linker").addEventListener("change", (event) => {
-    tellLinker(about.linkers.find(({ name }) => name === event.target.value));
+    showLinker(about.linkers.find(({ name }) => name === event.target.value));
   });
   new Intake(begin);
   new Picker((text, signal) => work.search(text, signal), (concept) => work.pick(concept));
-  window.addEventListener("pagehide", () => { if (work.kept) work.worklist?.keepDecisions(); });
+  window.addEventListener("pagehide", () => { if (work.stored) work.worklist?.saveDecisions(); });
   window.addEventListener("storage", onOtherTab);
 }
 
-function wireForgetting() {
+function wireForgetDialog() {
   find("forget").addEventListener("click", () => {
     const { items, decided } = work.worklist;
-    const what = `${some(items.length, "mention")} and ${some(decided, "decision")}`;
-    find("forgotten").textContent = `${what} will be erased from this browser. What you downloaded stays.`;
-    find("forgetting").showModal();
+    const what = `${quantity(items.length, "mention")} and ${quantity(decided, "decision")}`;
+    find("forget-text").textContent = `${what} will be erased from this browser. Downloaded files are not affected.`;
+    find("forget-dialog").showModal();
   });
   find("forget-now").addEventListener("click", () => {
-    find("forgetting").close();
+    find("forget-dialog").close();
     forget();
     showStart();
     notice();
@@ -172,14 +171,14 @@ function wireForgetting() {
   });
 }
 
-/** The same list may be open in another tab: what is decided, or forgotten, there holds here. */
+/** Follow changes in other tabs with the same list: decisions, and forgetting the list. */
 function onOtherTab({ key, newValue }) {
-  if (!work.worklist || !KEPT.includes(key)) return;
-  if (key === KEPT[0]) {
+  if (!work.worklist || !STORAGE_KEYS.includes(key)) return;
+  if (key === STORAGE_KEYS[0]) {
     if (newValue === null) showStart();
-    else keepNow(); // which tells that it cannot
+    else saveNow(); // shows that this list can no longer be stored
   } else if (newValue !== null) {
-    work.worklist.recall();
+    work.worklist.loadDecisions();
     work.draw();
   }
 }
@@ -187,14 +186,14 @@ function onOtherTab({ key, newValue }) {
 async function start() {
   wire();
   try {
-    await knowService();
+    await loadVersion();
   } catch (error) {
     notice(`The service does not answer: ${error.message}.`, "Try again", () => location.reload());
     return;
   }
-  const worklist = recallWorklist();
+  const worklist = loadWorklist();
   if (worklist?.items.length) {
-    work.kept = true;
+    work.stored = true;
     showWork(worklist);
   } else showStart();
 }

@@ -1,15 +1,15 @@
-// The one way in which this page makes elements. Text goes in as text, so no mention or name can be markup.
+// Creates all elements of the page. Text is inserted as text, so no mention or name can become markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export const find = (id) => document.getElementById(id);
 
-/** make("p", { class: "quiet", onclick: f }, "text", element, null): functions listen, null is left out. */
+/** make("p", { class: "quiet", onclick: f }, "text", element, null); functions listen to events, null is skipped. */
 export function make(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same, for drawings. */
+/** The same for SVG. */
 export function draw(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -31,14 +31,14 @@ export const tags = ({ types }) => types.map((type) => make("span", { class: "ta
 
 export const count = (number) => number.toLocaleString("en");
 
-export const some = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+export const quantity = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
-/** Say something to those who listen to the page. */
+/** Announce a text to screen readers. */
 export function announce(text) {
-  find("announced").textContent = text;
+  find("announcement").textContent = text;
 }
 
-/** Show one line above everything, with something to do about it; no text takes it away. */
+/** Show a line at the top, with an optional button; without a text, hide it. */
 export function notice(text = "", label = null, act = null) {
   const button = label === null ? null : make("button", { type: "button", onclick: act }, label);
   const close = make("button", { type: "button", class: "plain", onclick: () => notice() }, "Close");
@@ -46,8 +46,8 @@ export function notice(text = "", label = null, act = null) {
   find("notice").replaceChildren(make("span", {}, text), ...[button, close].filter(Boolean));
 }
 
-/** Call the last of many calls, once nothing was called for a while. */
-export function settled(act, milliseconds) {
+/** Delay calls until there was none for a while; only the last one is made. */
+export function debounce(act, milliseconds) {
   let timer = 0;
   return (...values) => {
     clearTimeout(timer);

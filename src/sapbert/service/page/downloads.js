@@ -1,4 +1,4 @@
-// Decisions as files: CSV with every row that came in, or SSSOM with every decision.
+// Decisions as files: CSV with all rows of the input, or SSSOM with all decisions.
 
 import { make } from "./dom.js";
 import { writeTable } from "./tables.js";
@@ -11,16 +11,16 @@ const COLUMNS = [
   "mapping_justification", "object_source", "similarity_score", "similarity_measure", "match_string",
 ];
 
-/** Every row, its own columns first, and what was decided for it. */
+/** All rows of the input, each followed by the fields of its decision. */
 export function csvOf(worklist) {
   const answers = new Map();
   for (const item of worklist.items) item.rows.forEach((row) => answers.set(row, fieldsOf(item)));
   const rows = worklist.rows.map((row, number) => [...row, ...(answers.get(number) ?? FIELDS.map(() => ""))]);
-  return writeTable([[...ownNames(worklist.columns), ...FIELDS], ...rows], ",");
+  return writeTable([[...inputNames(worklist.columns), ...FIELDS], ...rows], ",");
 }
 
-/** Names of the columns that came in: their own, unless we need them. */
-function ownNames(columns) {
+/** Names of the input columns, with a prefix where they clash with ours. */
+function inputNames(columns) {
   const taken = new Set([...columns, ...FIELDS]);
   return columns.map((column) => {
     if (!FIELDS.includes(column)) return column;
@@ -38,7 +38,7 @@ function fieldsOf({ decision, rejected }) {
   return [words, found ? found.concept_id : decision && "NIL", ...values, rejected.join(" ")];
 }
 
-/** SSSOM/TSV: accepted and rejected candidates and NIL, as decided by a person. */
+/** SSSOM/TSV: accepted candidates, rejected candidates and NIL. */
 export function sssomOf(worklist, about) {
   const source = `sapbert.index:${about.fingerprint}`;
   const head = [
@@ -60,7 +60,7 @@ function mappingsOf({ text, decision, rejected, candidates }, source) {
   const row = (modifier, object, found) => [
     label, "rdfs literal", "skos:exactMatch", modifier, object, found?.preferred_name,
     "semapv:ManualMappingCuration", source,
-    // A similarity lies between 0 and 1; a concept picked by hand has none.
+    // SSSOM requires a similarity between 0 and 1; a concept selected by hand has none.
     found?.score == null ? "" : Math.min(Math.max(found.score, 0), 1), found?.score == null ? "" : "cosine",
     found?.matched_name,
   ];
@@ -71,7 +71,7 @@ function mappingsOf({ text, decision, rejected, candidates }, source) {
   ];
 }
 
-/** crypto.randomUUID is for secure contexts alone, and a service in a hospital's network may have no TLS. */
+/** crypto.randomUUID requires a secure context, but a service in an internal network may have no TLS. */
 function uuid() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6] & 0x0f) | 0x40;
@@ -80,7 +80,7 @@ function uuid() {
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }
 
-/** Let the browser save a text. */
+/** Download a text as a file. */
 export function save(name, text, type) {
   const url = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
   make("a", { href: url, download: name }).click();

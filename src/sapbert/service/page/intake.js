@@ -1,10 +1,10 @@
-// The first view: a list is pasted, dropped or chosen, and a table is asked for its column.
+// The start view: paste a list, or drop or choose a file; for a table, choose the column.
 
-import { find, make, notice, some } from "./dom.js";
+import { find, make, notice, quantity } from "./dom.js";
 import { decode, guessColumn, guessDelimiter, looksLikeProse, readList, readTable } from "./tables.js";
 
-const SHOWN = 5;
-const ENDINGS = { csv: ",", tsv: "\t" };
+const PREVIEW_ROWS = 5;
+const DELIMITERS = { csv: ",", tsv: "\t" };
 const EXAMPLE = [
   "Heart attack", "high blood presure", "diabetes, type II", "swollen joints", "stuffy nose",
   "trouble falling asleep", "kidney stones", "ringing in the ears", "acid reflux", "shortness of breath",
@@ -12,77 +12,77 @@ const EXAMPLE = [
 ];
 
 export class Intake {
-  #given = { text: "", delimiter: null };
+  #input = { text: "", delimiter: null };
 
-  /** `begin({ columns, column, rows })` is called with what was taken. */
+  /** `begin({ columns, column, rows })` is called with the input. */
   constructor(begin) {
     this.begin = begin;
     const text = find("text");
     find("begin").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#take(text.value);
+      this.#useText(text.value);
     });
     text.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("begin").requestSubmit();
     });
-    find("example").addEventListener("click", () => this.#takeList(EXAMPLE.join("\n")));
+    find("example").addEventListener("click", () => this.#useList(EXAMPLE.join("\n")));
     find("file").addEventListener("change", (event) => {
-      this.#takeFile(event.target.files[0]);
+      this.#useFile(event.target.files[0]);
       event.target.value = ""; // the same file may be chosen again
     });
-    this.#wireChooser();
-    startDropping((file) => this.#takeFile(file));
+    this.#wireColumnChooser();
+    acceptDrops((file) => this.#useFile(file));
   }
 
-  #wireChooser() {
+  #wireColumnChooser() {
     const chooser = find("chooser");
     find("lines").addEventListener("click", () => {
-      this.#takeList(this.#given.text);
+      this.#useList(this.#input.text);
       chooser.close();
     });
     find("columns").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.begin(chosen(this.#given));
+      this.begin(chosenColumn(this.#input));
       chooser.close();
     });
-    find("header").addEventListener("change", () => preview(this.#given));
+    find("header").addEventListener("change", () => preview(this.#input));
     chooser.addEventListener("close", () => {
-      this.#given = { text: "", delimiter: null }; // what was forgotten must not linger here
+      this.#input = { text: "", delimiter: null }; // do not keep patient data longer than needed
       find("preview").replaceChildren();
     });
   }
 
-  #takeList(text) {
+  #useList(text) {
     this.begin({ columns: ["mention"], column: 0, rows: readList(text) });
   }
 
-  /** Take text, that of a file by its name; where it may be a table, ask. */
-  #take(text, name = "") {
+  /** Use a text, with the name of its file if any, as input; if it may be a table, ask for the column. */
+  #useText(text, name = "") {
     notice();
-    const delimiter = guessDelimiter(text) ?? ENDINGS[name.toLowerCase().split(".").pop()] ?? null;
+    const delimiter = guessDelimiter(text) ?? DELIMITERS[name.toLowerCase().split(".").pop()] ?? null;
     if (!text.trim()) {
-      notice("There is nothing in it. One mention a line, or a table with a header.");
+      notice("The input is empty. Enter one mention per line, or a table with a header.");
     } else if (delimiter === null || (!name && looksLikeProse(text, delimiter))) {
-      this.#takeList(text);
+      this.#useList(text);
     } else {
-      this.#given = { text, delimiter };
+      this.#input = { text, delimiter };
       find("header").checked = true;
-      preview(this.#given);
+      preview(this.#input);
       find("chooser").showModal();
     }
   }
 
-  async #takeFile(file) {
+  async #useFile(file) {
     if (!file) return;
     try {
-      this.#take(decode(new Uint8Array(await file.arrayBuffer())), file.name);
+      this.#useText(decode(new Uint8Array(await file.arrayBuffer())), file.name);
     } catch (error) {
       notice(error.message);
     }
   }
 }
 
-function startDropping(takeFile) {
+function acceptDrops(useFile) {
   const mark = (on) => find("start").classList.toggle("dropping", on);
   window.addEventListener("dragover", (event) => {
     event.preventDefault();
@@ -92,34 +92,34 @@ function startDropping(takeFile) {
     if (event.relatedTarget === null) mark(false);
   });
   window.addEventListener("drop", (event) => {
-    event.preventDefault(); // or the browser would leave the page for the file
+    event.preventDefault(); // else the browser opens the file instead of the page
     mark(false);
-    if (find("start").hidden) notice("Forget this list first; then another can be dropped.");
-    else takeFile(event.dataTransfer.files[0]);
+    if (find("start").hidden) notice("Forget the current list before you drop another file.");
+    else useFile(event.dataTransfer.files[0]);
   });
 }
 
-function parts({ text, delimiter }) {
+function readInput({ text, delimiter }) {
   const rows = readTable(text, delimiter);
   const named = find("header").checked && rows.length > 1;
   const columns = rows[0].map((name, at) => (named && name.trim()) || `column ${at + 1}`);
   return { columns, rows: named ? rows.slice(1) : rows, column: guessColumn(rows) };
 }
 
-function chosen(given) {
-  const { columns, rows } = parts(given);
+function chosenColumn(input) {
+  const { columns, rows } = readInput(input);
   return { columns, rows, column: Number(new FormData(find("columns")).get("column")) };
 }
 
-/** Show the first rows; the head of each column chooses it. */
-function preview(given) {
-  const { columns, rows, column } = parts(given);
+/** Show the first rows, with a radio button per column. */
+function preview(input) {
+  const { columns, rows, column } = readInput(input);
   const heads = columns.map((name, at) =>
     make("th", { scope: "col" }, make("label", {},
       make("input", { type: "radio", name: "column", value: at, checked: at === column }), name)));
-  const first = rows.slice(0, SHOWN);
+  const first = rows.slice(0, PREVIEW_ROWS);
   const body = first.map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value))));
   find("preview").replaceChildren(make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body));
-  const words = `${some(rows.length, "row")}, the first ${SHOWN} shown.`;
-  find("previewed").textContent = rows.length > SHOWN ? words : "";
+  const words = `${quantity(rows.length, "row")}, first ${PREVIEW_ROWS} shown.`;
+  find("previewed").textContent = rows.length > PREVIEW_ROWS ? words : "";
 }

@@ -1,11 +1,11 @@
-// The list of mentions. Only the rows in sight exist, so twenty thousand scroll as twenty do.
+// The list of mentions. Only visible rows are in the document, so a list of 20,000 scrolls smoothly.
 
 import { count, find, make } from "./dom.js";
 
-const ROW = 56; // pixels, as in the style
-const SPARE = 8;
-const MARKS = { open: "", accepted: "\u2713", nil: "\u2205" };
-const WORDS = { open: "to do", accepted: "accepted", nil: "NIL" };
+const ROW = 56; // pixels, as in style.css
+const EXTRA_ROWS = 8;
+const STATE_SYMBOLS = { open: "", accepted: "\u2713", nil: "\u2205" };
+const STATE_NAMES = { open: "to do", accepted: "accepted", nil: "NIL" };
 
 export function stateOf({ decision }) {
   if (decision === null) return "open";
@@ -15,7 +15,7 @@ export function stateOf({ decision }) {
 export class List {
   #items = [];
   #current = null;
-  #drawn = 0;
+  #frameRequest = 0;
 
   constructor(choose) {
     this.frame = find("list");
@@ -28,7 +28,7 @@ export class List {
     new ResizeObserver(() => this.draw()).observe(this.frame);
   }
 
-  /** Show these items, one of them as the current. */
+  /** Show items and mark the current one. */
   show(items, current) {
     const moved = current !== this.#current;
     this.#items = items;
@@ -38,7 +38,7 @@ export class List {
     this.draw();
   }
 
-  /** Scroll so that the current row, and one on either side, is seen. */
+  /** Scroll until the current row and one row on either side are visible. */
   #reveal() {
     const at = this.#items.indexOf(this.#current);
     if (at < 0) return;
@@ -47,16 +47,16 @@ export class List {
     else if ((at + 2) * ROW > scrollTop + clientHeight) this.frame.scrollTop = (at + 2) * ROW - clientHeight;
   }
 
-  /** Draw before the next frame, however often it is called until then. */
+  /** Draw once before the next frame, even if called several times. */
   draw() {
-    cancelAnimationFrame(this.#drawn);
-    this.#drawn = requestAnimationFrame(() => this.#draw());
+    cancelAnimationFrame(this.#frameRequest);
+    this.#frameRequest = requestAnimationFrame(() => this.#draw());
   }
 
   #draw() {
     const { scrollTop, clientHeight } = this.frame;
-    const first = Math.max(0, Math.floor(scrollTop / ROW) - SPARE);
-    const last = Math.min(this.#items.length, Math.ceil((scrollTop + clientHeight) / ROW) + SPARE);
+    const first = Math.max(0, Math.floor(scrollTop / ROW) - EXTRA_ROWS);
+    const last = Math.min(this.#items.length, Math.ceil((scrollTop + clientHeight) / ROW) + EXTRA_ROWS);
     const rows = this.#items.slice(first, last).map((item, offset) => this.#row(item, first + offset));
     this.space.replaceChildren(...rows);
     const current = this.space.querySelector("[aria-selected=true]");
@@ -71,7 +71,7 @@ export class List {
       "aria-selected": String(item === this.#current),
       "aria-posinset": at + 1, "aria-setsize": this.#items.length,
     },
-      make("span", { class: "state", role: "img", "aria-label": WORDS[state] }, MARKS[state]),
+      make("span", { class: "state", role: "img", "aria-label": STATE_NAMES[state] }, STATE_SYMBOLS[state]),
       make("span", { class: "mention" }, item.text),
       item.rows.length > 1 ? make("span", { class: "times" }, `\u00d7${count(item.rows.length)}`) : null,
       make("span", { class: "best" }, bestOf(item)));
@@ -85,5 +85,5 @@ function bestOf({ decision, candidates, rejected, problem }) {
   if (problem) return problem;
   if (candidates === null) return "\u2026";
   const best = candidates.find(({ concept_id }) => !rejected.includes(concept_id));
-  return best?.preferred_name ?? (candidates.length ? "all rejected" : "no candidate");
+  return best?.preferred_name ?? (candidates.length ? "all rejected" : "no candidates");
 }

@@ -1,7 +1,7 @@
-// A mention and the names nearest to it, in the plane the service laid them into.
+// Map of a mention and its nearest names, at the positions computed by the service.
 //
-// Drawn in real pixels, so that words stay readable on a phone. Words that would cover others are left out;
-// every point tells its name when it is pointed at or reached by arrow keys.
+// Drawn in CSS pixels, so that text stays readable on a phone. Labels that would overlap are left out; the name
+// of a point is shown when it is hovered or reached by the arrow keys.
 
 import { draw, find } from "./dom.js";
 
@@ -9,7 +9,7 @@ const MARGIN = 28;
 const LETTER = 6.8; // pixels, on average
 const LONGEST = 28;
 
-/** Draw a map; points of `concept` stand out, and `open(id)` is called for one that is chosen. */
+/** Draw a map; points of `concept` are highlighted, and `open(id)` is called for a selected point. */
 export function drawMap(map, mention, concept, open) {
   const frame = find("map");
   const width = Math.max(frame.clientWidth, 240);
@@ -18,24 +18,24 @@ export function drawMap(map, mention, concept, open) {
   const points = map.points.map((point) =>
     ({ ...point, at: place(point), own: point.concept_ids.includes(concept) }));
   const [x, y] = place(map);
-  const taken = [];
-  const name = title(taken, [x, y, mention], width);
-  const own = points.filter((point) => point.own).map((point) => label(taken, point, width));
-  taken.push(...points.map(({ at: [left, top] }) => [left - 5, top - 5, left + 5, top + 5]));
+  const occupied = [];
+  const name = title(occupied, [x, y, mention], width);
+  const own = points.filter((point) => point.own).map((point) => label(occupied, point, width));
+  occupied.push(...points.map(({ at: [left, top] }) => [left - 5, top - 5, left + 5, top + 5]));
   const others = points.filter((point) => !point.own).toSorted((one, other) => other.score - one.score);
-  const words = [...own, ...others.map((point) => label(taken, point, width))];
+  const words = [...own, ...others.map((point) => label(occupied, point, width))];
   const dots = points.map((point, number) => dot(point, number === 0, open));
   frame.replaceChildren(draw("svg", {
     viewBox: `0 0 ${width} ${height}`, width, height,
-    role: "group", "aria-label": `The names nearest to ${mention}`, onkeydown: (event) => walk(event, dots),
+    role: "group", "aria-label": `Names nearest to ${mention}`, onkeydown: (event) => onKey(event, dots),
   },
     ...words.filter(Boolean), ...dots,
     draw("path", { class: "mention", d: `M${x},${y - 8}l8,8l-8,8l-8,-8z` }), name));
   const share = Math.round(100 * map.explained.reduce((sum, one) => sum + one, 0));
-  find("told").textContent = `Names that lie together mean alike. This shows ${share} % of how they differ.`;
+  find("map-text").textContent = `Nearby names have similar meanings. The map shows ${share} % of the variance.`;
 }
 
-/** Both directions have one scale: distances are what the map is about. */
+/** Both axes have the same scale, so that distances are comparable. */
 function scale(points, width, height) {
   const [xs, ys] = [points.map(({ x }) => x), points.map(({ y }) => y)];
   const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
@@ -46,23 +46,23 @@ function scale(points, width, height) {
 
 const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}\u2026` : text);
 
-/** The mention, above its point and always there. */
-function title(taken, [x, y, mention], width) {
+/** The label of the mention, always above its point. */
+function title(occupied, [x, y, mention], width) {
   const text = short(mention);
   const half = text.length * LETTER * 0.65;
   const middle = Math.max(half + 2, Math.min(width - half - 2, x));
-  taken.push([middle - half, y - 28, middle + half, y - 9], [x - 9, y - 9, x + 9, y + 9]);
+  occupied.push([middle - half, y - 28, middle + half, y - 9], [x - 9, y - 9, x + 9, y + 9]);
   return draw("text", { class: "mention", x: middle, y: y - 14, "text-anchor": "middle" }, text);
 }
 
-/** A name beside its point, right or left of it, if there is room; null if not. */
-function label(taken, { at: [x, y], name, own }, width) {
+/** The label of a name, right or left of its point; null if there is no room. */
+function label(occupied, { at: [x, y], name, own }, width) {
   const text = short(name);
   const wide = text.length * LETTER;
   for (const [start, anchor] of [[x + 10, "start"], [x - 10 - wide, "end"]]) {
     const box = [start, y - 7, start + wide, y + 7];
-    if (start < 2 || start + wide > width - 2 || taken.some((other) => overlap(box, other))) continue;
-    taken.push(box);
+    if (start < 2 || start + wide > width - 2 || occupied.some((other) => overlap(box, other))) continue;
+    occupied.push(box);
     const side = anchor === "end" ? x - 10 : x + 10;
     return draw("text", { class: own ? "own" : "", x: side, y: y + 4, "text-anchor": anchor }, text);
   }
@@ -74,17 +74,17 @@ const overlap = ([left, top, right, bottom], other) =>
 
 function dot({ at: [x, y], name, preferred_name, concept_ids, score, own }, first, open) {
   const words = `${name} \u2014 ${preferred_name} ${concept_ids[0]}, score ${score.toFixed(2)}`;
-  const tell = () => { find("told").textContent = words; };
+  const showName = () => { find("map-text").textContent = words; };
   const choose = () => open(concept_ids[0]);
   return draw("circle", {
     class: own ? "own" : "", cx: x, cy: y, r: own ? 6 : 4.5,
     role: "button", tabindex: first ? 0 : -1, "aria-label": words,
-    onmouseenter: tell, onfocus: tell, onclick: choose,
+    onmouseenter: showName, onfocus: showName, onclick: choose,
   });
 }
 
-/** One tab stop for all points; arrow keys go from one to the next. */
-function walk(event, dots) {
+/** All points are one tab stop; the arrow keys move between them. */
+function onKey(event, dots) {
   const at = dots.indexOf(event.target);
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (at < 0) return;

@@ -1,21 +1,21 @@
-// Search as you type: any concept that the filters leave, by the beginning of a name or by identifier.
+// Search as you type: concepts that match the filters, by the start of a name or an identifier.
 
-import { announce, find, make, settled, some } from "./dom.js";
+import { announce, find, make, debounce, quantity } from "./dom.js";
 
 export class Picker {
   #field = find("search");
   #box = find("results");
   #results = [];
-  #at = -1;
-  #asking = new AbortController();
+  #selected = -1;
+  #pending = new AbortController();
 
-  /** `ask(text, signal)` finds concepts, `pick(concept)` takes one. */
+  /** `ask(text, signal)` searches concepts, `pick(concept)` is called with the selected one. */
   constructor(ask, pick) {
     Object.assign(this, { ask, pick });
-    const look = settled(() => this.#look(), 120);
+    const searchSoon = debounce(() => this.#search(), 120);
     this.#field.addEventListener("input", () => {
       this.#close();
-      look();
+      searchSoon();
     });
     this.#field.addEventListener("focus", () => {
       this.#field.closest(".other").scrollIntoView({ block: "nearest" });
@@ -24,14 +24,14 @@ export class Picker {
     this.#field.addEventListener("keydown", (event) => this.#onKey(event));
   }
 
-  async #look() {
+  async #search() {
     const text = this.#field.value.trim();
     if (!text) return;
-    const { signal } = (this.#asking = new AbortController());
+    const { signal } = (this.#pending = new AbortController());
     try {
       this.#show(await this.ask(text, signal));
     } catch {
-      this.#close(); // it was given up, or the next letter asks again
+      this.#close(); // aborted, or the next letter repeats the search
     }
   }
 
@@ -39,27 +39,27 @@ export class Picker {
     this.#results = found;
     const rows = found.map((one, number) => make("li", {
       role: "option", id: `result-${number}`, "aria-selected": "false",
-      onmousedown: (event) => event.preventDefault(), // the field would lose the focus and close the list
-      onclick: () => this.#take(number),
+      onmousedown: (event) => event.preventDefault(), // keep the focus in the field, which else closes the list
+      onclick: () => this.#pick(number),
     },
       make("span", {}, one.matched_name), " ", make("code", {}, one.concept_id),
       one.matched_name === one.preferred_name ? null : make("small", {}, one.preferred_name)));
-    const none = make("li", { class: "quiet" }, "No name begins so.");
+    const none = make("li", { class: "quiet" }, "No name starts with this text.");
     this.#box.replaceChildren(...(rows.length ? rows : [none]));
     this.#box.hidden = false;
     this.#field.setAttribute("aria-expanded", "true");
-    announce(some(found.length, "concept"));
-    if (found.length) this.#mark(0);
+    announce(quantity(found.length, "concept"));
+    if (found.length) this.#select(0);
   }
 
-  #mark(number) {
-    this.#at = number;
+  #select(number) {
+    this.#selected = number;
     [...this.#box.children].forEach((row, at) => row.setAttribute("aria-selected", String(at === number)));
     this.#field.setAttribute("aria-activedescendant", `result-${number}`);
     this.#box.children[number].scrollIntoView({ block: "nearest" });
   }
 
-  #take(number) {
+  #pick(number) {
     const chosen = this.#results[number];
     if (!chosen) return;
     this.#field.value = "";
@@ -68,9 +68,9 @@ export class Picker {
   }
 
   #close() {
-    this.#asking.abort();
+    this.#pending.abort();
     this.#results = [];
-    this.#at = -1;
+    this.#selected = -1;
     this.#box.hidden = true;
     this.#field.setAttribute("aria-expanded", "false");
     this.#field.removeAttribute("aria-activedescendant");
@@ -79,8 +79,8 @@ export class Picker {
   #onKey(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const { length } = this.#results;
-    if (step && length) this.#mark((this.#at + step + length) % length);
-    else if (event.key === "Enter") this.#take(this.#at);
+    if (step && length) this.#select((this.#selected + step + length) % length);
+    else if (event.key === "Enter") this.#pick(this.#selected);
     else if (event.key === "Escape") this.#field.blur();
     else return;
     event.preventDefault();

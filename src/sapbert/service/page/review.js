@@ -1,53 +1,54 @@
-// One mention and its candidates: what was found, by which name, how surely, and what is decided.
+// The pane of one mention: its candidates with matched names and scores, and the decision.
 
 import { find, link, make, tags } from "./dom.js";
 
-const HOW = {
-  exact: "the same name",
-  dense: "a similar name",
-  hybrid: "a similar name and spelling",
-  hand: "picked by hand",
+const MATCH_KINDS = {
+  exact: "exact name",
+  dense: "similar name",
+  hybrid: "similar name and spelling",
+  hand: "selected by hand",
 };
-const NOTHING = "No mention is like this. Choose another view of the list.";
-const CARRIED = 6;
-const FEW = 5;
+const NO_MENTION = "No mention matches the filter. Change the filter of the list.";
+const SHOWN_COLUMNS = 6;
+const SHOWN_CANDIDATES = 5;
 
-/** The candidates that are shown: those found, and one picked by hand that is not among them. */
-export function shownOf(item) {
+/** The candidates to show: those of the linker, and one selected by hand that is not among them. */
+export function candidatesOf(item) {
   const found = item.candidates ?? [];
   const picked = item.decision?.candidate;
   return picked && !found.some((one) => one.concept_id === picked.concept_id) ? [...found, picked] : found;
 }
 
-/** Draw an item, the first of its candidates or `all`; `acts` has accept(one), reject(one), open(id). */
-export function review(worklist, item, { marked, all }, acts) {
-  find("mention").textContent = item?.text ?? "Nothing here";
-  find("where").textContent = item ? whereOf(worklist, item) : NOTHING;
-  const candidates = item ? shownOf(item) : [];
-  const few = all || marked >= FEW ? candidates : candidates.slice(0, FEW);
+/** Draw an item with its first candidates, or `all`; `acts` has accept(one), reject(one), open(id). */
+export function review(worklist, item, { marked, all, stopped }, acts) {
+  find("mention").textContent = item?.text ?? "No mention";
+  find("where").textContent = item ? originOf(worklist, item) : NO_MENTION;
+  const candidates = item ? candidatesOf(item) : [];
+  const few = all || marked >= SHOWN_CANDIDATES ? candidates : candidates.slice(0, SHOWN_CANDIDATES);
   find("more").hidden = few.length === candidates.length;
   find("more").textContent = `${candidates.length - few.length} more`;
   find("candidates").replaceChildren(...few.map((one, at) => card(item, one, at, at === marked, acts)));
-  const words = item ? wordsFor(item, candidates) : "";
-  find("none").textContent = words;
-  find("none").hidden = !words;
+  const message = item ? messageFor(item, candidates, stopped) : "";
+  find("none").textContent = message;
+  find("none").hidden = !message;
 }
 
-function whereOf({ columns, column, rows }, item) {
+function originOf({ columns, column, rows }, item) {
   const [first, ...more] = item.rows;
   if (more.length) return `in ${item.rows.length} rows`;
   const others = columns.map((name, at) => [name, rows[first][at].trim()])
     .filter(([, value], at) => at !== column && value);
-  const carried = others.slice(0, CARRIED).map((pair) => pair.join(" "));
-  return [`row ${first + 1}`, ...carried].join(" \u00b7 ");
+  const shown = others.slice(0, SHOWN_COLUMNS).map((pair) => pair.join(" "));
+  return [`row ${first + 1}`, ...shown].join(" \u00b7 ");
 }
 
-function wordsFor({ problem, candidates, rejected }, shown) {
+function messageFor({ problem, candidates, rejected }, shown, stopped) {
   if (problem) return problem;
-  if (candidates === null) return shown.length ? "" : "Being linked\u2026";
-  if (!shown.length) return "No candidate was found. Search for a concept, or say NIL.";
+  if (candidates === null && shown.length) return "";
+  if (candidates === null) return stopped ? "Not linked. Press Continue at the top." : "Linking\u2026";
+  if (!shown.length) return "No candidates. Search for a concept, or choose NIL.";
   return shown.every((one) => rejected.includes(one.concept_id))
-    ? "All candidates are rejected. Search for another concept, or say NIL." : "";
+    ? "All candidates are rejected. Search for another concept, or choose NIL." : "";
 }
 
 function card(item, found, at, marked, acts) {
@@ -64,26 +65,26 @@ function card(item, found, at, marked, acts) {
     make("div", { class: "what" },
       link(name, () => acts.open(found.concept_id), "name"), " ",
       make("code", {}, found.concept_id), " ", ...tags(found),
-      make("p", { class: "by" }, ...byWhat(found))),
-    sureness(found),
+      make("p", { class: "by" }, ...matchOf(found))),
+    scores(found),
     make("div", { class: "acts" },
       button("Accept", accepted, () => acts.accept(found), "Accept"),
       button("Reject", rejected, () => acts.reject(found), rejected ? "Do not reject" : "Reject")));
 }
 
-function byWhat({ matched_by, matched_name, preferred_name }) {
-  if (matched_by === "hand") return [HOW.hand];
+function matchOf({ matched_by, matched_name, preferred_name }) {
+  if (matched_by === "hand") return [MATCH_KINDS.hand];
   const other = matched_name !== preferred_name;
-  return other ? [`${HOW[matched_by]}: `, make("q", {}, matched_name)] : [HOW[matched_by]];
+  return other ? [`${MATCH_KINDS[matched_by]}: `, make("q", {}, matched_name)] : [MATCH_KINDS[matched_by]];
 }
 
-/** Confidence where there is one, the score always; the bar is for the eye alone. */
-function sureness({ score, confidence }) {
-  if (score == null) return make("div", { class: "sure" });
+/** Confidence if there is one, score, and a bar, which is hidden from screen readers. */
+function scores({ score, confidence }) {
+  if (score == null) return make("div", { class: "scores" });
   const share = Math.min(Math.max(confidence ?? score, 0), 1);
   const bar = make("span", { class: "meter", "aria-hidden": "true" }, make("span"));
   bar.firstChild.style.width = `${100 * share}%`;
-  return make("div", { class: "sure" }, bar,
-    confidence == null ? null : make("strong", {}, `${Math.round(100 * confidence)} % sure`),
-    make("span", { title: "Similarity of mention and name: 1 is the same" }, `score ${score.toFixed(2)}`));
+  return make("div", { class: "scores" }, bar,
+    confidence == null ? null : make("strong", {}, `${Math.round(100 * confidence)} % confidence`),
+    make("span", { title: "Similarity of mention and matched name, at most 1" }, `score ${score.toFixed(2)}`));
 }

@@ -1,11 +1,11 @@
-// Lists and tables as text: what people paste, drop and take away. Quotes are as RFC 4180 has them.
+// Parse and write lists and tables as text, with quotes as in RFC 4180.
 
 const DELIMITERS = ["\t", ",", ";", "|"];
-const GLANCE = 10_000;
-const LOOKED_AT = 50;
-const TELLING = /diagnos|mention|disease|symptom|condition|indication|term|name|label|text|descri|verbatim/i;
+const SAMPLE_CHARACTERS = 10_000;
+const SAMPLE_ROWS = 50;
+const MENTION_COLUMN = /diagnos|mention|disease|symptom|condition|indication|term|name|label|text|descri|verbatim/i;
 
-/** Text of a file's bytes. Excel writes UTF-16 and Windows-1252 besides UTF-8. */
+/** Decode the bytes of a file. Excel writes UTF-8, UTF-16 or Windows-1252. */
 export function decode(bytes) {
   if (bytes[0] === 0xff && bytes[1] === 0xfe) return new TextDecoder("utf-16le").decode(bytes);
   if (bytes.includes(0)) throw new Error("This file is not text. Save a spreadsheet as CSV first.");
@@ -20,7 +20,7 @@ export function decode(bytes) {
 export const readList = (text) =>
   text.split(/\r\n|\r|\n/).map((line) => line.trim()).filter(Boolean).map((line) => [line]);
 
-/** Rows of a table, all as long as the longest; lines with nothing on them are left out. */
+/** Rows of a table, padded to the same length, without empty rows. */
 export function readTable(text, delimiter) {
   const rows = readRows(text, delimiter);
   const width = rows.reduce((most, row) => Math.max(most, row.length), 0);
@@ -47,7 +47,7 @@ function readRows(text, delimiter) {
       at += 1;
     } else if (sign === "\n" || sign === "\r") {
       endRow();
-      at += 1; // of \r\n the second ends a row without a field, which is left out
+      at += 1; // \r\n ends a second, empty row, which is left out
     } else {
       const end = plainEnd(text, at + 1, delimiter);
       field += text.slice(at, end);
@@ -75,13 +75,13 @@ function plainEnd(text, at, delimiter) {
   return at;
 }
 
-/** The delimiter that cuts the first lines into as many fields each, and into most; null for a list. */
+/** The delimiter that splits the first lines into equally many fields, and into the most; null for a list. */
 export function guessDelimiter(text) {
   let best = null;
   let most = 1;
   for (const delimiter of DELIMITERS) {
-    const rows = readRows(text.slice(0, GLANCE), delimiter);
-    if (text.length > GLANCE) rows.pop(); // it is cut somewhere
+    const rows = readRows(text.slice(0, SAMPLE_CHARACTERS), delimiter);
+    if (text.length > SAMPLE_CHARACTERS) rows.pop(); // probably incomplete
     const width = rows[0]?.length ?? 0;
     const even = rows.length > 1 && rows.every((row) => row.length === width);
     if (even && width > most) [best, most] = [delimiter, width];
@@ -89,16 +89,16 @@ export function guessDelimiter(text) {
   return best;
 }
 
-/** Whether commas look like those of prose ("diabetes, type II"), not of a table. */
+/** Whether commas look like prose ("diabetes, type II") rather than a table. */
 export const looksLikeProse = (text, delimiter) =>
-  delimiter === "," && /,[^\S\r\n]/.test(text.slice(0, GLANCE));
+  delimiter === "," && /,[^\S\r\n]/.test(text.slice(0, SAMPLE_CHARACTERS));
 
-/** The column that most likely holds mentions: named so, else the one with most letters. */
+/** The most likely column of mentions: by its name, else the one with the most letters. */
 export function guessColumn(rows) {
-  const named = rows[0].findIndex((name) => TELLING.test(name) && !/id$|code/i.test(name));
+  const named = rows[0].findIndex((name) => MENTION_COLUMN.test(name) && !/id$|code/i.test(name));
   if (named >= 0) return named;
   const letters = rows[0].map((_, column) =>
-    rows.slice(1, LOOKED_AT).reduce((sum, row) => sum + row[column].replace(/[^\p{L}]/gu, "").length, 0));
+    rows.slice(1, SAMPLE_ROWS).reduce((sum, row) => sum + row[column].replace(/[^\p{L}]/gu, "").length, 0));
   return letters.indexOf(Math.max(...letters));
 }
 

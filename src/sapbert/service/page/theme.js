@@ -1,5 +1,5 @@
-// Light or dark: as the system says, until somebody chooses. No module, and in the head: a page must not
-// flash white before it turns dark.
+// Light or dark theme: that of the system, until the user chooses one. Not a module, and loaded in the head, so
+// that a dark page does not flash white first.
 "use strict";
 (() => {
   const KEY = "sapbert.theme";
@@ -8,7 +8,7 @@
   try {
     chosen = localStorage.getItem(KEY);
   } catch {
-    // A browser that keeps nothing still shows the page.
+    // Storage is disabled; use the theme of the system.
   }
   const shown = () => chosen ?? (system.matches ? "dark" : "light");
   const apply = () => {
@@ -29,7 +29,7 @@
       try {
         localStorage.setItem(KEY, chosen);
       } catch {
-        // It holds until the page is closed.
+        // Storage is disabled; the choice lasts until the page is closed.
       }
     });
   });

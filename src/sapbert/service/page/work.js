@@ -1,12 +1,12 @@
-// The second view: mentions at the left, one of them with its candidates at the right, decided by keyboard.
+// The review view: the list of mentions on the left, the candidates of the current one on the right.
 
 import * as api from "./api.js";
 import { openConcept } from "./concept.js";
-import { announce, count, find, make, notice, settled, some } from "./dom.js";
+import { announce, count, find, make, notice, debounce, quantity } from "./dom.js";
 import { List, stateOf } from "./list.js";
 import { drawMap } from "./map.js";
-import { review, shownOf } from "./review.js";
-import { isPlain } from "./worklist.js";
+import { review, candidatesOf } from "./review.js";
+import { isExactMatch } from "./worklist.js";
 
 const STATES = { all: "All", open: "To do", accepted: "Accepted", nil: "NIL" };
 const EMPTY = { types: "", prefixes: "" };
@@ -18,21 +18,22 @@ export class Work {
   #current = null;
   #marked = 0;
   #all = false;
-  #mapped = { text: null, map: null };
-  #sieve = { state: "all", text: "", order: "given" };
+  #mapCache = { text: null, map: null };
+  #listFilter = { state: "all", text: "", order: "original" };
   #filters = { ...EMPTY };
-  #linking = new AbortController();
-  #hurry = settled((item) => this.#linkFirst(item), 120);
-  #mapping = new AbortController();
-  #later = 0;
-  #answered = false;
+  #linkRequest = new AbortController();
+  #linkSoon = debounce((item) => this.#linkFirst(item), 120);
+  #mapRequest = new AbortController();
+  #redrawTimer = 0;
+  #currentAnswered = false;
+  #stopped = false;
 
-  /** `onRefusal(error)` returns whether the question may be asked again. */
-  constructor(onRefusal) {
-    this.onRefusal = onRefusal;
-    const look = settled(() => this.#sift({ text: find("filter").value.trim().toLowerCase() }), 100);
-    find("filter").addEventListener("input", look);
-    find("order").addEventListener("change", () => this.#sift({ order: find("order").value }));
+  /** `onError(error)` returns whether the request can be repeated. */
+  constructor(onError) {
+    this.onError = onError;
+    const filterSoon = debounce(() => this.#filterList({ text: find("filter").value.trim().toLowerCase() }), 100);
+    find("filter").addEventListener("input", filterSoon);
+    find("order").addEventListener("change", () => this.#filterList({ order: find("order").value }));
     find("map-field").addEventListener("toggle", async () => {
       await this.#map();
       if (find("map-field").open) find("map-field").scrollIntoView({ block: "nearest" });
@@ -41,10 +42,10 @@ export class Work {
       this.#all = true;
       this.draw();
     });
-    window.addEventListener("resize", settled(() => this.#map(), 200));
-    find("states").replaceChildren(...Object.entries(STATES).map(([state, words]) => make("button", {
-      type: "button", "data-state": state, onclick: () => this.#sift({ state }),
-    }, words, " ", make("span", { class: "number" }))));
+    window.addEventListener("resize", debounce(() => this.#map(), 200));
+    find("states").replaceChildren(...Object.entries(STATES).map(([state, label]) => make("button", {
+      type: "button", "data-state": state, onclick: () => this.#filterList({ state }),
+    }, label, " ", make("span", { class: "number" }))));
     for (const kind of Object.keys(EMPTY)) {
       find(kind).addEventListener("change", () => {
         this.#filters[kind] = find(kind).value;
@@ -53,36 +54,36 @@ export class Work {
     }
   }
 
-  /** Show a list, and link what is not linked. */
+  /** Show a list, and link the mentions that are not linked yet. */
   open(worklist, about, limits) {
     Object.assign(this, { worklist, about, limits });
     this.#filters = { ...EMPTY };
-    this.#offer("types", "All types", about.types);
-    this.#offer("prefixes", "All", about.prefixes);
+    this.#setOptions("types", "All types", about.types);
+    this.#setOptions("prefixes", "All", about.prefixes);
     find("filter").value = "";
-    find("order").value = "given";
-    this.#sieve = { state: "all", text: "", order: "given" };
+    find("order").value = "original";
+    this.#listFilter = { state: "all", text: "", order: "original" };
     this.#sort();
     this.go(worklist.items.find((item) => item.decision === null) ?? worklist.items[0]);
     this.#link();
   }
 
-  /** Stop all that goes on; what was shown is gone. */
+  /** Abort open requests and clear the view. */
   close() {
-    this.#linking.abort();
-    this.#mapping.abort();
-    clearTimeout(this.#later);
-    this.#later = 0;
+    this.#linkRequest.abort();
+    this.#mapRequest.abort();
+    clearTimeout(this.#redrawTimer);
+    this.#redrawTimer = 0;
     this.#sorted = [];
     this.#view = [];
     this.#current = null;
-    this.#mapped = { text: null, map: null };
+    this.#mapCache = { text: null, map: null };
     this.worklist = null;
     this.#list.show([], null);
-    for (const id of ["map", "candidates", "mention", "where", "told"]) find(id).replaceChildren();
+    for (const id of ["map", "candidates", "mention", "where", "map-text"]) find(id).replaceChildren();
   }
 
-  #offer(kind, all, values) {
+  #setOptions(kind, all, values) {
     find(`${kind}-field`).hidden = values.length < 2;
     const options = values.map((value) => make("option", { value }, value));
     find(kind).replaceChildren(make("option", { value: "" }, all), ...options);
@@ -92,101 +93,112 @@ export class Work {
 
   #relink() {
     for (const item of this.worklist.items) item.candidates = null;
-    this.#linking.abort();
+    this.#linkRequest.abort();
     this.#link();
     this.go(this.#current);
   }
 
   async #link() {
-    const { signal } = (this.#linking = new AbortController());
+    const { signal } = (this.#linkRequest = new AbortController());
+    this.#stopped = false;
     const waiting = this.worklist.items.filter((item) => item.candidates === null && !this.#tooLong(item));
     try {
-      await this.#ask(waiting, signal);
-      if (waiting.length) announce(`${some(waiting.length, "mention")} linked`);
+      await this.#request(waiting, signal);
+      if (waiting.length) announce(`${quantity(waiting.length, "mention")} linked`);
     } catch (error) {
       if (signal.aborted) return;
-      if (await this.onRefusal(error)) this.#link();
-      else notice(`Linking stopped: ${error.message}.`, "Go on", () => { notice(); this.#link(); });
+      if (await this.onError(error)) this.#link();
+      else this.#stop(error);
     }
-    this.#soon();
+    this.#redrawSoon();
   }
 
-  /** Link what somebody looks at before its turn comes; if that fails, it is told when its turn comes. */
+  #stop(error) {
+    this.#stopped = true;
+    this.draw();
+    notice(`Linking stopped: ${error.message}.`, "Continue", () => {
+      notice();
+      this.#link();
+      this.draw();
+    });
+  }
+
+  /** Link the current mention before the others; an error is shown only when its batch fails too. */
   async #linkFirst(item) {
     if (item === this.#current && item.candidates === null && !item.problem) {
-      await this.#ask([item], this.#linking.signal).catch(() => {});
+      await this.#request([item], this.#linkRequest.signal).catch(() => {});
     }
   }
 
-  #ask(items, signal) {
+  #request(items, signal) {
     const { limits, worklist: { linker } } = this;
-    const wanted = Object.entries(this.#filters).map(([kind, value]) => [kind, value ? [value] : []]);
-    const found = (number, candidates) => {
-      // What was asked with other filters is too late; what was answered may be under somebody's hands.
+    const entries = Object.entries(this.#filters).map(([kind, value]) => [kind, value ? [value] : []]);
+    const onAnswer = (number, candidates) => {
+      // Ignore answers to earlier filters, and do not replace candidates that the user may be looking at.
       if (signal.aborted || items[number].candidates !== null) return;
       items[number].candidates = candidates;
-      this.#answered ||= items[number] === this.#current;
-      this.#soon();
+      this.#currentAnswered ||= items[number] === this.#current;
+      this.#redrawSoon();
     };
-    const filters = Object.fromEntries(wanted);
-    return api.link(linker, items.map(({ text }) => text), { limits, filters, signal, found });
+    const filters = Object.fromEntries(entries);
+    return api.link(linker, items.map(({ text }) => text), { limits, filters, signal, onAnswer });
   }
 
   #tooLong(item) {
     const most = this.limits.mention_characters;
     const long = item.text.length > most && [...item.text].length > most;
-    item.problem = long ? `too long to be linked: more than ${count(most)} characters` : null;
+    item.problem = long ? `Too long to link: more than ${count(most)} characters` : null;
     return long;
   }
 
-  /** Draw again, but not for each of thousands of answers, and not what somebody may be using. */
-  #soon() {
-    this.#later ||= setTimeout(() => {
-      this.#later = 0;
+  /** Redraw at most every 200 ms, and the candidates only if the current mention was answered. */
+  #redrawSoon() {
+    this.#redrawTimer ||= setTimeout(() => {
+      this.#redrawTimer = 0;
       this.#sort();
       this.#drawList();
-      if (this.#answered) this.go(this.#current);
-      this.#answered = false;
+      if (this.#currentAnswered) this.go(this.#current);
+      this.#currentAnswered = false;
     }, 200);
   }
 
-  // What is shown
+  // View
 
-  #sift(changed) {
-    Object.assign(this.#sieve, changed);
+  #filterList(changed) {
+    Object.assign(this.#listFilter, changed);
     this.#sort();
-    this.#look();
+    this.#updateView();
     if (!this.#view.includes(this.#current)) this.#current = this.#view[0] ?? null;
     this.go(this.#current);
   }
 
   #sort() {
-    const way = { given: 0, sure: 1, unsure: -1 }[this.#sieve.order];
+    const sign = { original: 0, descending: 1, ascending: -1 }[this.#listFilter.order];
     const { items } = this.worklist;
-    this.#sorted = way ? items.toSorted((one, other) => way * (sureOf(other) - sureOf(one))) : items;
+    this.#sorted = sign ? items.toSorted((one, other) => sign * (confidenceOf(other) - confidenceOf(one))) : items;
   }
 
-  #look() {
-    const { state, text } = this.#sieve;
+  #updateView() {
+    const { state, text } = this.#listFilter;
     this.#view = state === "all" && !text ? this.#sorted : this.#sorted.filter((item) =>
       (state === "all" || stateOf(item) === state) && item.text.toLowerCase().includes(text));
   }
 
-  /** Make an item the current one. */
+  /** Make an item the current one and show it. */
   go(item, { pane } = {}) {
     if (item !== this.#current) this.#all = false;
     this.#current = item ?? null;
-    this.#marked = this.#firstOpen();
+    this.#marked = this.#firstCandidate();
     if (pane) find("work").dataset.pane = pane;
     this.draw();
     this.#map();
-    if (item) this.#hurry(item);
+    if (item) this.#linkSoon(item);
   }
 
   /** The accepted candidate, else the first that is not rejected. */
-  #firstOpen() {
+  #firstCandidate() {
     if (this.#current === null) return 0;
-    const shown = shownOf(this.#current);
+    const shown = candidatesOf(this.#current);
     const { decision, rejected } = this.#current;
     const chosen = decision?.candidate?.concept_id;
     const at = shown.findIndex(({ concept_id: id }) => (chosen ? id === chosen : !rejected.includes(id)));
@@ -197,7 +209,7 @@ export class Work {
     if (!this.worklist) return;
     this.#drawList();
     const inside = document.activeElement.closest(".candidate");
-    review(this.worklist, this.#current, { marked: this.#marked, all: this.#all }, {
+    review(this.worklist, this.#current, { marked: this.#marked, all: this.#all, stopped: this.#stopped }, {
       accept: (candidate) => this.accept(candidate),
       reject: (candidate) => this.reject(candidate),
       open: (id) => this.openConcept(id),
@@ -206,7 +218,7 @@ export class Work {
   }
 
   #drawList() {
-    this.#look();
+    this.#updateView();
     this.#list.show(this.#view, this.#current);
     this.#drawProgress();
   }
@@ -214,39 +226,39 @@ export class Work {
   #drawProgress() {
     const { items } = this.worklist;
     const counts = { all: items.length, open: 0, accepted: 0, nil: 0 };
-    let [linked, plain] = [0, 0];
+    let [linked, exact] = [0, 0];
     for (const item of items) {
       counts[stateOf(item)] += 1;
       linked += item.candidates !== null || Boolean(item.problem);
-      plain += isPlain(item);
+      exact += isExactMatch(item);
     }
     const decided = items.length - counts.open;
     find("decided").textContent = `${count(decided)} of ${count(items.length)} decided`;
     Object.assign(find("done"), { max: items.length || 1, value: decided });
     find("csv").classList.toggle("strong", decided === items.length);
     find("list").setAttribute("aria-busy", String(linked < items.length));
-    find("linking").textContent = linked < items.length ? `linked ${count(linked)}` : "";
-    find("plain").hidden = plain === 0;
-    find("plain").textContent = `Accept ${some(plain, "exact match", "exact matches")}`;
+    find("linking").textContent = linked < items.length ? `${count(linked)} linked` : "";
+    find("accept-exact").hidden = exact === 0;
+    find("accept-exact").textContent = `Accept ${quantity(exact, "exact match", "exact matches")}`;
     for (const button of find("states").children) {
       const { state } = button.dataset;
-      button.setAttribute("aria-pressed", String(this.#sieve.state === state));
+      button.setAttribute("aria-pressed", String(this.#listFilter.state === state));
       button.lastChild.textContent = count(counts[state]);
     }
   }
 
   async #map() {
-    this.#mapping.abort();
+    this.#mapRequest.abort();
     if (!find("map-field").open || this.#current === null || find("work").hidden) return;
-    const { signal } = (this.#mapping = new AbortController());
+    const { signal } = (this.#mapRequest = new AbortController());
     const { text } = this.#current;
     try {
-      if (this.#mapped.text !== text) {
-        this.#mapped = { text, map: await api.map(this.worklist.linker, text, signal) };
+      if (this.#mapCache.text !== text) {
+        this.#mapCache = { text, map: await api.map(this.worklist.linker, text, signal) };
       }
-      drawMap(this.#mapped.map, text, this.marked?.concept_id, (id) => this.openConcept(id));
+      drawMap(this.#mapCache.map, text, this.marked?.concept_id, (id) => this.openConcept(id));
     } catch (error) {
-      if (!signal.aborted) find("told").textContent = `No map: ${error.message}.`;
+      if (!signal.aborted) find("map-text").textContent = `The map cannot be shown: ${error.message}.`;
     }
   }
 
@@ -259,15 +271,15 @@ export class Work {
     return api.search(this.worklist.linker, text, this.#filters, signal);
   }
 
-  // What is done
+  // Actions
 
   get marked() {
-    return this.#current && shownOf(this.#current)[this.#marked];
+    return this.#current && candidatesOf(this.#current)[this.#marked];
   }
 
   mark(step) {
     if (this.#current === null) return;
-    const last = shownOf(this.#current).length - 1;
+    const last = candidatesOf(this.#current).length - 1;
     this.#marked = Math.max(0, Math.min(last, this.#marked + step));
     this.draw();
     this.#map();
@@ -279,14 +291,14 @@ export class Work {
     const item = this.#view[at];
     if (!item) return;
     this.go(item);
-    this.#tell();
+    this.#announceCurrent();
   }
 
   accept(candidate = this.marked) {
     if (this.#current && candidate) this.#decide(candidate, `Accepted ${candidate.preferred_name}.`);
   }
 
-  /** Accept any concept; if it was found, as it was found, since that says more: a score, and how. */
+  /** Accept any concept; if it is among the candidates, that candidate, which also has a score. */
   pick({ concept_id, preferred_name, matched_name, types }) {
     const found = this.#current?.candidates?.find((one) => one.concept_id === concept_id);
     const unknown = { score: null, confidence: null, matched_by: "hand" };
@@ -294,22 +306,22 @@ export class Work {
   }
 
   acceptNumber(number) {
-    this.accept(this.#current && shownOf(this.#current)[number - 1] || null);
+    this.accept(this.#current && candidatesOf(this.#current)[number - 1] || null);
   }
 
   nil() {
     if (this.#current) this.#decide(null, "NIL.");
   }
 
-  #decide(candidate, words) {
+  #decide(candidate, message) {
     const item = this.#current;
     const after = this.#view.slice(this.#view.indexOf(item) + 1);
     this.worklist.decide(item, candidate);
     this.#changed();
     const next = [...after, ...this.#view].find((one) => one.decision === null);
     this.go(next ?? item);
-    if (next) this.#tell(words);
-    else announce(`${words} All mentions are decided.`);
+    if (next) this.#announceCurrent(message);
+    else announce(`${message} All mentions are decided.`);
   }
 
   reject(candidate = this.marked) {
@@ -321,11 +333,11 @@ export class Work {
     announce(`${taken ? "Rejected" : "No longer rejected:"} ${candidate.preferred_name}`);
   }
 
-  acceptPlain() {
-    const number = this.worklist.acceptPlain();
+  acceptExact() {
+    const number = this.worklist.acceptExact();
     this.#changed();
     this.go(this.worklist.items.find((item) => item.decision === null) ?? this.#current);
-    announce(`${some(number, "mention")} accepted`);
+    announce(`${quantity(number, "mention")} accepted`);
   }
 
   undo() {
@@ -333,13 +345,13 @@ export class Work {
     if (!items.length) return announce("Nothing to undo");
     this.#changed();
     this.go(items[0]);
-    this.#tell("Undone.");
+    this.#announceCurrent("Undone.");
   }
 
-  #tell(words = "") {
+  #announceCurrent(message = "") {
     const { text } = this.#current;
-    const best = this.marked ? `best candidate ${this.marked.preferred_name}` : "no candidate";
-    announce(`${words} ${text}: ${best}`);
+    const best = this.marked ? `best candidate ${this.marked.preferred_name}` : "no candidates";
+    announce(`${message} ${text}: ${best}`);
   }
 
   #changed() {
@@ -347,4 +359,4 @@ export class Work {
   }
 }
 
-const sureOf = ({ candidates }) => candidates?.[0]?.confidence ?? candidates?.[0]?.score ?? -1;
+const confidenceOf = ({ candidates }) => candidates?.[0]?.confidence ?? candidates?.[0]?.score ?? -1;

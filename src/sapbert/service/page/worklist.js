@@ -1,16 +1,16 @@
-// The list under review: what was given, found and decided. It knows nothing of the page.
+// The list under review: input, candidates and decisions. Independent of the page.
 //
-// Equal mentions are one item and decided once; downloads have every row. What was given and decided is kept
-// in the browser so that a reload loses nothing; candidates are not, as there may be too many: they are
-// linked again. Both carry the list's number, so that two tabs never mix decisions of one list with another.
+// Equal mentions are one item and decided once; downloads have all rows. Input and decisions are stored in the
+// browser, so that a reload loses nothing. Candidates may be too many to store and are linked again. Both stored
+// values have the id of the list, so that two tabs never mix the decisions of different lists.
 
 const LIST = "sapbert.list";
 const DECISIONS = "sapbert.decisions";
-export const KEPT = [LIST, DECISIONS];
+export const STORAGE_KEYS = [LIST, DECISIONS];
 const FIELDS = ["concept_id", "preferred_name", "matched_name", "score", "confidence", "matched_by"];
 
 export class Worklist {
-  #past = [];
+  #history = [];
 
   constructor({ id, linker, columns, column, rows }) {
     Object.assign(this, { id, linker, columns, column, rows });
@@ -31,7 +31,7 @@ export class Worklist {
     return this.items.reduce((sum, item) => sum + (item.decision !== null), 0);
   }
 
-  /** Decide for a candidate or, with none, for NIL. */
+  /** Accept a candidate or, without one, NIL. */
   decide(item, candidate = null) {
     this.#change([item], () => {
       item.decision = { candidate };
@@ -39,7 +39,7 @@ export class Worklist {
     });
   }
 
-  /** Reject a candidate, or take that back. */
+  /** Reject a candidate, or undo its rejection. */
   reject(item, candidate) {
     const id = candidate.concept_id;
     this.#change([item], () => {
@@ -49,53 +49,53 @@ export class Worklist {
     });
   }
 
-  acceptPlain() {
-    const items = this.items.filter(isPlain);
+  acceptExact() {
+    const items = this.items.filter(isExactMatch);
     this.#change(items, (item) => { item.decision = { candidate: item.candidates[0] }; });
     return items.length;
   }
 
   #change(items, alter) {
-    this.#past.push(items.map((item) => [item, item.decision, item.rejected]));
+    this.#history.push(items.map((item) => [item, item.decision, item.rejected]));
     items.forEach(alter);
   }
 
-  /** Take the last step back and return what it was about, or nothing. */
+  /** Undo the last change and return the items that it affected; none if there is no change left. */
   undo() {
-    const step = this.#past.pop() ?? [];
+    const step = this.#history.pop() ?? [];
     for (const [item, decision, rejected] of step) Object.assign(item, { decision, rejected });
     return step.map(([item]) => item);
   }
 
-  /** Keep the list in place of any other; false, with nothing kept, where the browser has no room for it. */
-  keepList() {
+  /** Store the list in place of any other; false, with nothing stored, if it is too large. */
+  saveList() {
     const { id, linker, columns, column, rows } = this;
     forget([DECISIONS]);
-    const kept = keep(LIST, { id, linker, columns, column, rows });
-    if (!kept) forget();
-    return kept;
+    const stored = store(LIST, { id, linker, columns, column, rows });
+    if (!stored) forget();
+    return stored;
   }
 
-  /** Keep decisions; false where there is no room or another tab keeps another list. */
-  keepDecisions() {
+  /** Store decisions; false if they are too large or another tab has stored another list. */
+  saveDecisions() {
     if (read(LIST)?.id !== this.id) return false;
     const decided = this.items.filter((item) => item.decision !== null || item.rejected.length);
-    return keep(DECISIONS, { id: this.id, items: decided.map(pack) });
+    return store(DECISIONS, { id: this.id, items: decided.map(pack) });
   }
 
-  /** Take up the decisions that are kept; those of another tab too. */
-  recall() {
-    const kept = read(DECISIONS);
-    if (kept?.id !== this.id) return;
+  /** Load the stored decisions, which may be those of another tab. */
+  loadDecisions() {
+    const stored = read(DECISIONS);
+    if (stored?.id !== this.id) return;
     for (const item of this.items) Object.assign(item, { decision: null, rejected: [] });
-    for (const [number, decision, rejected] of kept.items) {
+    for (const [number, decision, rejected] of stored.items) {
       Object.assign(this.items[number], { decision: unpack(decision), rejected });
     }
   }
 }
 
-/** Whether a mention, not decided yet, is exactly one concept's name: nobody needs to look at it. */
-export const isPlain = ({ decision, candidates, rejected }) =>
+/** Whether an undecided mention equals a name of exactly one concept, so that it needs no review. */
+export const isExactMatch = ({ decision, candidates, rejected }) =>
   decision === null && candidates?.[0]?.matched_by === "exact" && candidates[1]?.matched_by !== "exact"
   && !rejected.includes(candidates[0].concept_id);
 
@@ -111,28 +111,28 @@ function unpack(values) {
   return { candidate: values.length ? { ...named, types: [] } : null };
 }
 
-/** The list that is kept, with its decisions, or null. */
-export function recallWorklist() {
-  const kept = read(LIST);
-  if (kept === null) return null;
+/** The stored list with its decisions, or null. */
+export function loadWorklist() {
+  const stored = read(LIST);
+  if (stored === null) return null;
   try {
-    const worklist = new Worklist(kept);
-    worklist.recall();
+    const worklist = new Worklist(stored);
+    worklist.loadDecisions();
     return worklist;
   } catch {
-    return null; // written by another version of this page, or damaged
+    return null; // damaged, or stored by another version of this page
   }
 }
 
-export function forget(names = KEPT) {
+export function forget(names = STORAGE_KEYS) {
   try {
     names.forEach((name) => localStorage.removeItem(name));
   } catch {
-    // A browser that lets pages keep nothing has nothing to forget.
+    // Storage is disabled, so nothing is stored.
   }
 }
 
-function keep(name, value) {
+function store(name, value) {
   try {
     localStorage.setItem(name, JSON.stringify(value));
     return true;
