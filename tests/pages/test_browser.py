@@ -48,7 +48,7 @@ def fits(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
-def test_wrong_links_are_searched_and_filtered(show: Show) -> None:
+def test_wrong_links_can_be_searched_and_filtered(show: Show) -> None:
     names = {f"disease {number}": f"D{number}" for number in range(200)} | {SCRIPT: "S"}
     rows = [(f"mention{number}", f"D{number}") for number in range(200)] + [(SCRIPT, "D1"), ("tin ear", "Z")]
     ranked = {text: [SCRIPT, "disease 7"] for text, _ in rows}
@@ -74,7 +74,7 @@ def test_wrong_links_are_searched_and_filtered(show: Show) -> None:
     assert fits(page)
 
 
-def test_a_concept_is_marked_in_every_picture(show: Show) -> None:
+def test_a_concept_is_highlighted_in_every_figure(show: Show) -> None:
     names = ("aches", SCRIPT, "tin ear", "ear of tin")
     sample = NameSample(("x:A", "x:T"), ("Ache", "Tin ear"), names, np.array([0, 0, 1, 1]))
     points = np.array([[0.1, 0.1], [0.9, 0.9], [0.1, 0.9], [0.9, 0.1]])

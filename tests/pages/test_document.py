@@ -36,7 +36,7 @@ class Elements(HTMLParser):
         self._inside = False
 
 
-def test_a_page_loads_nothing() -> None:
+def test_a_page_loads_no_other_file() -> None:
     page = document("title", "<p>body</p>", script="errors", data=[])
 
     assert not re.search(r"\bsrc=|\bhref=|url\(|@import|https?://", page)
@@ -44,12 +44,12 @@ def test_a_page_loads_nothing() -> None:
     assert "prefers-color-scheme: dark" in page
 
 
-def test_a_page_without_a_script_has_none() -> None:
+def test_a_page_without_a_script_has_no_script_element() -> None:
     assert "script" not in document("title", "<p>body</p>")
 
 
 @pytest.mark.parametrize(("tag", "directive"), [("style", "style-src"), ("script", "script-src")])
-def test_the_policy_lets_in_our_own_style_and_script_alone(tag: str, directive: str) -> None:
+def test_the_policy_allows_only_our_style_and_script(tag: str, directive: str) -> None:
     page = document("title", "<p>body</p>", script="errors", data=["<script>"])
     (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
     (digest,) = re.findall(rf"{directive} 'sha256-([^']+)'", page)
@@ -61,7 +61,7 @@ def test_the_policy_lets_in_our_own_style_and_script_alone(tag: str, directive: 
     st.recursive(st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)),
     st.text(),
 )
-def test_data_and_titles_come_back_as_they_were_and_make_no_element(data: object, title: str) -> None:
+def test_data_and_title_are_escaped(data: object, title: str) -> None:
     plain = Elements(document("", "<p>body</p>", script="errors", data=None))
     page = Elements(document(title, "<p>body</p>", script="errors", data=data))
 

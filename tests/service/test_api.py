@@ -71,7 +71,7 @@ def test_mentions_are_linked_best_first(client: TestClient) -> None:
         ({"exact": False}, LinkSettings(exact=False)),
     ],
 )
-def test_options_mean_what_they_mean_to_the_linker(
+def test_options_have_the_same_effect_as_in_the_linker(
     bench: Bench, linkers: dict[str, Linker], asked: dict[str, Any], wanted: LinkSettings
 ) -> None:
     mentions = ["cold", "hart atack", "pain in the chest"]
@@ -84,7 +84,7 @@ def test_options_mean_what_they_mean_to_the_linker(
     ]
 
 
-def test_another_linker_is_asked_by_name(client: TestClient) -> None:
+def test_a_linker_is_chosen_by_name(client: TestClient) -> None:
     found = client.post("/v1/link?linker=drug", json={"mentions": ["aspirin"]}).json()
     assert (found["linker"], found["answers"][0]["candidates"][0]["concept_id"]) == ("drug", "chebi:1")
 
@@ -94,7 +94,7 @@ def test_another_linker_is_asked_by_name(client: TestClient) -> None:
 
 @given(st.lists(WORDS, min_size=1, max_size=200), st.integers(min_value=1, max_value=4))
 @settings(max_examples=25)
-def test_a_stream_says_line_by_line_what_an_answer_says_whole(
+def test_a_stream_has_the_same_answers_as_a_whole_answer(
     make_bench: MakeBench, mentions: list[str], k: int
 ) -> None:
     client = make_bench().client
@@ -106,7 +106,7 @@ def test_a_stream_says_line_by_line_what_an_answer_says_whole(
     assert lines(client.post("/v1/link", json=asked, headers=NDJSON)) == whole
 
 
-def test_a_surrogate_pair_is_a_character_and_half_of_one_is_none(client: TestClient) -> None:
+def test_surrogate_pairs_are_accepted_and_unpaired_surrogates_refused(client: TestClient) -> None:
     assert post(client, b'{"mentions": ["\\ud83d\\ude00"]}').json()["answers"][0]["mention"] == "\U0001f600"
     for path, body, where in (
         ("/v1/link", b'{"mentions": ["cold", "\\ud83d cold"]}', "mentions.1"),
@@ -119,7 +119,7 @@ def test_a_surrogate_pair_is_a_character_and_half_of_one_is_none(client: TestCli
         )
 
 
-def test_a_long_list_goes_to_the_encoder_in_pieces(make_bench: MakeBench) -> None:
+def test_a_long_list_is_linked_in_chunks(make_bench: MakeBench) -> None:
     bench = make_bench()
     mentions = [f"cold {number}" for number in range(200)]
 
@@ -130,9 +130,7 @@ def test_a_long_list_goes_to_the_encoder_in_pieces(make_bench: MakeBench) -> Non
     assert "sapbert_batch_mentions_sum 200" in text
 
 
-def test_an_answer_too_large_to_hold_must_be_streamed(
-    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_very_large_answer_must_be_streamed(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sapbert.service.api.MAX_UNSTREAMED_CANDIDATES", 10)
     client = make_bench().client
     asked = {"mentions": ["cold"] * 6, "k": 2}
@@ -141,7 +139,7 @@ def test_an_answer_too_large_to_hold_must_be_streamed(
     assert len(lines(client.post("/v1/link", json=asked, headers=NDJSON))) == 6
 
 
-def test_a_calibrated_linker_says_how_sure_it_is(make_bench: MakeBench, linkers: dict[str, Linker]) -> None:
+def test_a_calibrated_linker_returns_confidences(make_bench: MakeBench, linkers: dict[str, Linker]) -> None:
     plain = linkers["disease"]
     bench = make_bench(served={"sure": half_sure(plain, exact=True)})
 
@@ -151,7 +149,7 @@ def test_a_calibrated_linker_says_how_sure_it_is(make_bench: MakeBench, linkers:
     assert error == "the calibration was fitted with --exact; use --exact, or calibrate again"
 
 
-def test_where_nobody_says_exact_names_come_first_unless_calibrated_without(
+def test_exact_matches_rank_first_by_default_unless_calibrated_without_them(
     make_bench: MakeBench, linkers: dict[str, Linker]
 ) -> None:
     plain = linkers["disease"]
@@ -187,7 +185,7 @@ def test_where_nobody_says_exact_names_come_first_unless_calibrated_without(
         (["a"], 422, "body: Input should be a valid dictionary or object to extract fields from"),
     ],
 )  # fmt: skip
-def test_a_value_that_cannot_work_is_told_in_one_line(
+def test_an_invalid_value_is_reported_in_one_line(
     client: TestClient, asked: Any, status: int, error: str
 ) -> None:
     assert error_of(client.post("/v1/link", json=asked), status) == error
@@ -197,28 +195,26 @@ def test_a_value_that_cannot_work_is_told_in_one_line(
 @pytest.mark.parametrize(
     "kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
 )
-def test_a_body_that_is_not_called_json_is_not_looked_at(
-    client: TestClient, path: str, kind: str | None
-) -> None:
+def test_a_body_with_another_content_type_is_refused(client: TestClient, path: str, kind: str | None) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
     found = client.post(path, content=b'{"mentions": ["cold"]}', headers=headers)
     assert error_of(found, 415) == "send application/json and set the Content-Type header"
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
-def test_json_may_be_called_so_in_several_ways(client: TestClient, kind: str) -> None:
+def test_variants_of_the_json_content_type_are_accepted(client: TestClient, kind: str) -> None:
     found = client.post("/v1/link", content=b'{"mentions": ["cold"]}', headers={"Content-Type": kind})
     assert found.status_code == 200
 
 
 @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400"])
-def test_what_is_no_finite_number_is_refused(client: TestClient, number: bytes) -> None:
+def test_numbers_that_are_not_finite_are_refused(client: TestClient, number: bytes) -> None:
     found = post(client, b'{"mentions": ["a"], "threshold": ' + number + b"}")
     assert error_of(found, 422) == "threshold: Input should be a finite number"
     assert error_of(post(client, b'{"mentions": ["a"], "k": ' + number + b"}"), 422).startswith("k: ")
 
 
-def test_an_error_repeats_nothing_of_a_mention(client: TestClient) -> None:
+def test_errors_do_not_repeat_mentions(client: TestClient) -> None:
     secret = "Jane Doe"
     for mentions in ([{"name": secret}], secret, [secret * 20], [[secret]]):
         answer = client.post("/v1/link", json={"mentions": mentions})
@@ -226,7 +222,7 @@ def test_an_error_repeats_nothing_of_a_mention(client: TestClient) -> None:
         assert secret not in answer.text
 
 
-def test_an_error_on_the_way_ends_a_stream_with_a_line_that_says_so(
+def test_an_error_midway_is_the_last_line_of_a_stream(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = make_bench()
@@ -283,7 +279,7 @@ def test_an_unknown_concept_is_not_found(client: TestClient, concept_id: str) ->
     assert error_of(client.get(f"/v1/concepts/{concept_id}"), 404)
 
 
-def test_names_are_found_by_how_they_begin(client: TestClient) -> None:
+def test_names_are_found_by_prefix(client: TestClient) -> None:
     found = client.get("/v1/search", params={"prefix": "C"}).json()["results"]
 
     assert [(row["matched_name"], row["concept_id"]) for row in found] == [
@@ -301,7 +297,7 @@ def test_names_are_found_by_how_they_begin(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(("searched", "linked"), [("type", "types"), ("namespace", "prefixes")])
-def test_a_filter_that_the_index_does_not_know_is_refused_as_in_linking(
+def test_a_search_refuses_unknown_filters_like_linking(
     client: TestClient, searched: str, linked: str
 ) -> None:
     error = error_of(client.get("/v1/search", params={"prefix": "c", searched: "T9"}), 422)
@@ -309,12 +305,12 @@ def test_a_filter_that_the_index_does_not_know_is_refused_as_in_linking(
     assert "the index has no " in error
 
 
-def test_identifiers_are_found_by_how_they_begin(client: TestClient) -> None:
+def test_identifiers_are_found_by_prefix(client: TestClient) -> None:
     found = client.get("/v1/search", params={"prefix": "MESH:D"}).json()["results"]
     assert [row["concept_id"] for row in found] == ["mesh:D1", "mesh:D2"]
 
 
-def test_the_neighbourhood_of_a_mention_is_laid_into_a_plane(client: TestClient) -> None:
+def test_a_map_has_the_nearest_names_of_a_mention(client: TestClient) -> None:
     found = client.post("/v1/map", json={"mention": "hart atack", "names": 5}).json()
 
     assert len(found["points"]) == 5
@@ -332,7 +328,7 @@ def test_the_neighbourhood_of_a_mention_is_laid_into_a_plane(client: TestClient)
 # What runs here
 
 
-def test_a_service_says_what_it_is(client: TestClient) -> None:
+def test_the_version_describes_linkers_and_limits(client: TestClient) -> None:
     found = client.get("/v1/version").json()
 
     assert found["sapbert"] == __version__
@@ -352,7 +348,7 @@ def test_a_service_says_what_it_is(client: TestClient) -> None:
     assert found["linkers"][1]["name"] == "drug"
 
 
-def test_a_service_is_ready_until_it_has_too_much_to_do(make_bench: MakeBench) -> None:
+def test_a_service_is_ready_until_it_is_overloaded(make_bench: MakeBench) -> None:
     bench = make_bench(limits=Limits(requests=1))
     assert bench.client.get("/v1/ready").json() == {"status": "ok"}
 
@@ -363,7 +359,7 @@ def test_a_service_is_ready_until_it_has_too_much_to_do(make_bench: MakeBench) -
     assert bench.client.get("/v1/health").json() == {"status": "ok"}
 
 
-def test_what_is_not_there_is_not_found(client: TestClient) -> None:
+def test_unknown_paths_are_not_found(client: TestClient) -> None:
     assert error_of(client.get("/v1/nothing"), 404) == "no such path"
     assert error_of(client.get("/v1/link"), 405) == "method not allowed for this path"
     assert error_of(client.get("/docs"), 404)

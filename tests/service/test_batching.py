@@ -51,13 +51,13 @@ async def occupy(batcher: Batcher, worker: Worker) -> asyncio.Future[Sequence[st
     return first
 
 
-def test_a_lone_request_is_worked_on_at_once() -> None:
+def test_a_single_request_does_not_wait() -> None:
     worker = Worker()
     assert run(lambda batcher: batcher.submit("k", ["a", "b"], worker)) == ["aa", "bb"]
     assert worker.batches == [["a", "b"]]
 
 
-def test_requests_that_come_while_the_thread_is_busy_share_a_batch() -> None:
+def test_requests_that_arrive_while_the_thread_is_busy_share_a_batch() -> None:
     worker = Worker()
     sizes: list[int] = []
 
@@ -77,7 +77,7 @@ def test_requests_that_come_while_the_thread_is_busy_share_a_batch() -> None:
     assert answers[1:11] == [[f"{number}{number}"] for number in range(10)]
 
 
-def test_a_batch_is_bounded_but_takes_a_single_request_whole() -> None:
+def test_a_batch_is_bounded_unless_a_single_request_is_larger() -> None:
     worker = Worker()
 
     async def scenario(batcher: Batcher) -> None:
@@ -93,7 +93,7 @@ def test_a_batch_is_bounded_but_takes_a_single_request_whole() -> None:
     assert set(worker.batches[2]) == {"b", "d"}
 
 
-def test_one_request_that_fails_does_not_fail_the_others_of_its_batch() -> None:
+def test_a_failing_request_does_not_fail_the_others_of_its_batch() -> None:
     worker = Worker()
 
     async def scenario(batcher: Batcher) -> list[Any]:
@@ -109,7 +109,7 @@ def test_one_request_that_fails_does_not_fail_the_others_of_its_batch() -> None:
     assert isinstance(bad, ValueError)
 
 
-def test_who_has_left_is_not_worked_for() -> None:
+def test_cancelled_requests_are_skipped() -> None:
     worker = Worker()
 
     async def scenario(batcher: Batcher) -> None:
@@ -127,7 +127,7 @@ def test_who_has_left_is_not_worked_for() -> None:
     assert worker.batches == [["first"], ["stays"]]
 
 
-def test_a_new_request_is_refused_where_enough_wait() -> None:
+def test_a_new_request_is_refused_if_too_many_are_queued() -> None:
     worker = Worker()
     worker.may.clear()
 
@@ -148,14 +148,14 @@ def test_a_new_request_is_refused_where_enough_wait() -> None:
     run(scenario)
 
 
-def test_any_function_can_be_called_on_the_thread() -> None:
+def test_a_function_can_be_called_on_the_linking_thread() -> None:
     names = run(lambda batcher: batcher.call(lambda: threading.current_thread().name))
     assert names.startswith("linking")
 
 
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.lists(st.text(max_size=3), min_size=1, max_size=90))))
 @settings(max_examples=30)
-def test_everybody_gets_the_answers_to_their_own(asked: list[tuple[str, list[str]]]) -> None:
+def test_every_request_gets_its_own_results(asked: list[tuple[str, list[str]]]) -> None:
     def worker(key: str) -> Callable[[list[str]], list[str]]:
         return lambda texts: [key + text for text in texts]
 

@@ -42,7 +42,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
 
 
-def test_an_image_installs_the_locked_dependencies_of_the_service() -> None:
+def test_the_image_installs_the_locked_dependencies_of_the_service() -> None:
     locked = (ROOT / "requirements" / "serve.txt").read_text()
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert "--require-hashes --requirement /requirements.txt" in DOCKERFILE
@@ -51,7 +51,7 @@ def test_an_image_installs_the_locked_dependencies_of_the_service() -> None:
         assert re.search(rf"^{name}==", locked, re.MULTILINE), name
 
 
-def test_what_is_copied_into_an_image_is_there_and_not_ignored() -> None:
+def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
     ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().split()
     copied = [word for line in instructions("COPY") for word in line.split()[:-1]]
     assert ignored[0] == "*"
@@ -60,7 +60,7 @@ def test_what_is_copied_into_an_image_is_there_and_not_ignored() -> None:
         assert f"!{name}" in ignored
 
 
-def test_an_image_refuses_strangers_unless_told_otherwise(sapbert: Sapbert) -> None:
+def test_the_image_requires_keys_unless_without_keys_is_given(sapbert: Sapbert) -> None:
     program, *told = command("ENTRYPOINT")
     assert program == "sapbert"
     assert "other machines can reach 0.0.0.0, and no API key" in refused(sapbert(*told))
@@ -68,7 +68,7 @@ def test_an_image_refuses_strangers_unless_told_otherwise(sapbert: Sapbert) -> N
     assert "service.toml: cannot be read" in refused(sapbert(*told, "/nowhere/service.toml"))
 
 
-def test_the_health_of_an_image_is_that_of_its_service(
+def test_the_health_check_of_the_image_reports_the_health_of_the_service(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
@@ -87,7 +87,7 @@ def test_the_health_of_an_image_is_that_of_its_service(
     assert check(port) != 0
 
 
-def test_the_unit_starts_what_there_is(sapbert: Sapbert) -> None:
+def test_the_systemd_unit_has_a_valid_command(sapbert: Sapbert) -> None:
     [line] = re.findall(r"^ExecStart=(.*)$", UNIT, flags=re.MULTILINE)
     program, *told = shlex.split(line)
     assert Path(program).name == "sapbert"

@@ -100,13 +100,15 @@ def service(make_bench: MakeBench) -> Iterator[Service]:
         (b'{"mentions": ["\\u0000"]}', 200),
     ],
 )
-def test_a_broken_body_is_refused_and_harms_nobody(service: Service, body: bytes, status: int) -> None:
+def test_an_invalid_body_is_refused_and_the_service_continues(
+    service: Service, body: bytes, status: int
+) -> None:
     assert service.post(body)[0] == status
     assert service.lives()
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_body_of_fifty_megabytes_is_refused_before_it_is_taken(service: Service, told: bool) -> None:
+def test_a_body_of_fifty_megabytes_is_refused_before_it_is_read(service: Service, told: bool) -> None:
     with service.connect() as connection:
         length = b"Content-Length: 52428800" if told else b"Transfer-Encoding: chunked"
         connection.sendall(b"POST /v1/link HTTP/1.1\r\nHost: x\r\n" + length + b"\r\n\r\n")
@@ -127,26 +129,26 @@ def test_a_body_of_fifty_megabytes_is_refused_before_it_is_taken(service: Servic
 
 @given(st.binary(max_size=300))
 @settings(max_examples=40)
-def test_any_bytes_at_all_are_survived(service: Service, data: bytes) -> None:
+def test_the_service_survives_arbitrary_bytes(service: Service, data: bytes) -> None:
     service.send(data + b"\r\n\r\n", half_close=True)
     assert service.lives()
 
 
 @given(st.binary(max_size=300))
 @settings(max_examples=40)
-def test_any_body_at_all_is_answered(service: Service, body: bytes) -> None:
+def test_every_body_is_answered(service: Service, body: bytes) -> None:
     status, content = service.post(body)
     assert status in (200, 400, 422)
     assert status == 200 or list(json.loads(content)) == ["error"]
 
 
-def test_a_client_that_never_ends_its_headers_is_cut_off(service: Service) -> None:
+def test_a_client_that_does_not_finish_its_headers_is_disconnected(service: Service) -> None:
     for data in (b"", b"POST /v1/link HTTP/1.1\r\nHost: x\r\nX-Slow: "):
         assert service.send(data) == b""
     assert service.lives()
 
 
-def test_a_second_request_may_not_be_slow_either(service: Service) -> None:
+def test_the_header_timeout_applies_to_later_requests(service: Service) -> None:
     with closing(HTTPConnection("127.0.0.1", service.port)) as connection:
         connection.request("GET", "/v1/health")
         connection.getresponse().read()
@@ -154,7 +156,7 @@ def test_a_second_request_may_not_be_slow_either(service: Service) -> None:
         assert connection.sock.recv(1) == b""
 
 
-def test_a_client_that_never_ends_its_body_is_told_so(service: Service) -> None:
+def test_a_client_that_does_not_finish_its_body_gets_408(service: Service) -> None:
     answer = service.send(
         b"POST /v1/link HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{"
     )
@@ -162,14 +164,14 @@ def test_a_client_that_never_ends_its_body_is_told_so(service: Service) -> None:
     assert service.lives()
 
 
-def test_a_client_that_closes_its_side_early_harms_nobody(service: Service) -> None:
+def test_a_client_that_closes_early_does_not_affect_others(service: Service) -> None:
     for cut in range(0, 90, 15):
         whole = b"POST /v1/link HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(GOOD) + GOOD
         service.send(whole[:cut], half_close=True)
     assert service.lives()
 
 
-def test_a_connection_can_be_used_again(service: Service) -> None:
+def test_connections_are_kept_alive(service: Service) -> None:
     with closing(HTTPConnection("127.0.0.1", service.port)) as connection:
         connection.connect()
         first = connection.sock
@@ -180,7 +182,7 @@ def test_a_connection_can_be_used_again(service: Service) -> None:
             assert connection.sock is first
 
 
-def test_no_file_can_be_asked_for(service: Service) -> None:
+def test_no_file_outside_the_page_is_served(service: Service) -> None:
     for path in (b"/../../etc/passwd", b"/v1/concepts/..%2f..%2fetc%2fpasswd", b"/page/../../pyproject.toml"):
         answer = service.send(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert b" 404 " in answer.splitlines()[0]

@@ -29,7 +29,7 @@ def served_of(rows: list[Row], folder: Path) -> ServedLinker:
 
 @given(ROWS, st.text(alphabet="abAé\U0001f600", max_size=3))
 @settings(max_examples=20)
-def test_a_search_finds_what_begins_so_as_a_slow_one_does(rows: list[Row], prefix: str) -> None:
+def test_a_search_finds_the_same_names_as_a_linear_scan(rows: list[Row], prefix: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         served = served_of(rows, Path(folder) / "bench")
         names = sorted({(fold(row[1]).encode(), row[0]) for row in rows})
@@ -53,7 +53,7 @@ def test_a_search_finds_what_begins_so_as_a_slow_one_does(rows: list[Row], prefi
 
 @given(ROWS)
 @settings(max_examples=15)
-def test_the_names_of_a_concept_are_those_it_was_given(rows: list[Row]) -> None:
+def test_a_concept_has_the_names_of_the_vocabulary(rows: list[Row]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         served = served_of(rows, Path(folder) / "bench")
         for concept in {row[0] for row in rows}:
@@ -70,7 +70,7 @@ def test_the_names_of_a_concept_are_those_it_was_given(rows: list[Row]) -> None:
 
 
 @given(st.integers(min_value=1, max_value=12), st.integers(min_value=0, max_value=2**32 - 1))
-def test_a_plane_keeps_as_much_of_the_distances_as_a_plane_can(count: int, seed: int) -> None:
+def test_a_projection_explains_as_much_variance_as_possible(count: int, seed: int) -> None:
     vectors = np.random.default_rng(seed).normal(size=(count, 5)).astype(np.float32)
 
     places, explained = lookup._project(vectors)
@@ -84,13 +84,13 @@ def test_a_plane_keeps_as_much_of_the_distances_as_a_plane_can(count: int, seed:
     assert sum(explained) <= 1 + 1e-3
 
 
-def test_a_flat_world_is_drawn_as_a_point() -> None:
+def test_identical_vectors_are_projected_onto_one_point() -> None:
     places, explained = lookup._project(np.ones((3, 4), np.float32))
     assert (places == 0).all()
     assert explained == [0, 0]
 
 
-def test_a_map_has_at_most_as_many_names_as_there_are(linkers: dict[str, Linker]) -> None:
+def test_a_map_has_at_most_the_names_of_the_index(linkers: dict[str, Linker]) -> None:
     drawn = lookup.nearby_names(ServedLinker("d", "D", linkers["drug"]), "aspirine", names=200)
     assert [point.name for point in drawn.points] == ["aspirin", "water <b>"]
     assert drawn.points[1].concept_ids == ["chebi:2"]

@@ -26,7 +26,7 @@ def call(make_state: Callable[..., State]) -> Callable[..., Any]:
     return run
 
 
-def test_three_tools_are_offered_and_none_changes_anything(make_state: Callable[..., State]) -> None:
+def test_there_are_three_read_only_tools(make_state: Callable[..., State]) -> None:
     async def ask() -> Any:
         async with Client(create_server(make_state())) as client:
             return await client.list_tools()
@@ -40,7 +40,7 @@ def test_three_tools_are_offered_and_none_changes_anything(make_state: Callable[
     assert tools["link"].input_schema["required"] == ["mentions"]
 
 
-def test_words_are_linked(call: Callable[..., Any]) -> None:
+def test_mentions_are_linked(call: Callable[..., Any]) -> None:
     found = call("link", mentions=["hart atack", "COLD", ""], k=2)["result"]
 
     assert [answer["mention"] for answer in found] == ["hart atack", "COLD", ""]
@@ -75,7 +75,7 @@ def test_a_concept_is_shown_and_names_are_searched(call: Callable[..., Any]) -> 
         ("search", {"prefix": "c", "limit": "many"}, "limit: Input should be a valid integer"),
     ],
 )
-def test_a_mistake_is_told_so_that_a_model_can_mend_it(
+def test_wrong_arguments_are_reported_in_one_line(
     call: Callable[..., Any], tool: str, arguments: dict[str, Any], problem: str
 ) -> None:
     text = call(tool, **arguments)

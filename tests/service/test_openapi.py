@@ -38,7 +38,7 @@ def described(make_bench: MakeBench) -> Any:
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
-def test_the_service_does_what_its_description_says(described: Any, path: str, method: str) -> None:
+def test_answers_conform_to_the_openapi_schema(described: Any, path: str, method: str) -> None:
     operation = described[path][method]
     cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
 
@@ -69,7 +69,7 @@ def test_every_operation_is_described_with_examples(client: TestClient) -> None:
         assert schemas[name]["examples"], name
 
 
-def test_bounds_are_documented_as_they_are(client: TestClient) -> None:
+def test_documented_bounds_match_the_schema(client: TestClient) -> None:
     found = client.get("/v1/openapi.json").json()
     link, drawn = (
         found["components"]["schemas"][name]["properties"] for name in ("LinkRequest", "MapRequest")
@@ -100,7 +100,7 @@ def documented() -> dict[str, tuple[int, ...]]:
     return {what: (int(least), int(most.replace(",", ""))) for what, least, most in rows}
 
 
-def test_the_examples_work(client: TestClient) -> None:
+def test_the_examples_of_the_schema_are_accepted(client: TestClient) -> None:
     schemas = client.get("/v1/openapi.json").json()["components"]["schemas"]
     for path, name in (("/v1/link", "LinkRequest"), ("/v1/map", "MapRequest")):
         for example in schemas[name]["examples"]:

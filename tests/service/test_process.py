@@ -100,7 +100,7 @@ def start() -> Iterator[Callable[..., Process]]:
         process.process.communicate()
 
 
-def test_one_command_serves_an_index_until_it_is_stopped(index: Path, start: Callable[..., Process]) -> None:
+def test_an_index_is_served_until_the_process_is_stopped(index: Path, start: Callable[..., Process]) -> None:
     process = start(index)
     assert process.link("cold")[0]["concept_id"] == "hp:1"
 
@@ -112,15 +112,13 @@ def test_one_command_serves_an_index_until_it_is_stopped(index: Path, start: Cal
     assert process.process.returncode == 0
 
 
-def test_a_service_that_is_stopped_as_it_begins_has_not_failed(
-    index: Path, start: Callable[..., Process]
-) -> None:
+def test_a_service_stopped_at_startup_exits_with_zero(index: Path, start: Callable[..., Process]) -> None:
     process = start(index)
     process.stop()
     assert process.process.returncode == 0
 
 
-def test_a_reload_serves_the_new_index_and_keeps_the_old_one_where_the_new_is_damaged(
+def test_a_reload_opens_the_new_index_or_keeps_the_old_one_if_it_fails(
     index: Path, start: Callable[..., Process], tmp_path: Path
 ) -> None:
     config = tmp_path / "service.toml"
@@ -149,7 +147,7 @@ def test_a_reload_serves_the_new_index_and_keeps_the_old_one_where_the_new_is_da
     assert names() == ["second"]
 
 
-def test_a_killed_worker_is_replaced_and_figures_are_of_all(
+def test_a_killed_worker_is_replaced_and_metrics_cover_all_workers(
     index: Path, start: Callable[..., Process]
 ) -> None:
     process = start(index, "--workers", 2)
@@ -171,7 +169,7 @@ def test_a_killed_worker_is_replaced_and_figures_are_of_all(
     assert not any(Path(f"/proc/{pid}").exists() for pid in before)
 
 
-def test_requests_in_flight_are_answered_before_the_service_ends(
+def test_open_requests_are_answered_before_the_service_stops(
     index: Path, start: Callable[..., Process]
 ) -> None:
     process = start(index)
@@ -195,7 +193,7 @@ def test_requests_in_flight_are_answered_before_the_service_ends(
 # Language models
 
 
-def test_a_language_model_is_served_over_standard_input(index: Path) -> None:
+def test_mcp_works_over_standard_input(index: Path) -> None:
     import anyio
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client

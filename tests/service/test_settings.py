@@ -18,7 +18,7 @@ def config(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_a_configuration_names_linkers_keys_and_limits(tmp_path: Path) -> None:
+def test_a_configuration_has_linkers_keys_and_limits(tmp_path: Path) -> None:
     path = config(
         tmp_path,
         f"""
@@ -53,12 +53,12 @@ def test_a_configuration_names_linkers_keys_and_limits(tmp_path: Path) -> None:
     assert found.public_url == "https://example.org/link"
 
 
-def test_an_index_alone_is_called_as_its_folder(tmp_path: Path) -> None:
+def test_a_single_index_is_named_after_its_folder(tmp_path: Path) -> None:
     found = load_settings(tmp_path / "my index (new)")
     assert found.linkers == {"my-index-new": LinkerSettings(index=tmp_path / "my index (new)")}
 
 
-def test_the_index_that_comes_along_is_served_by_its_name(tmp_path: Path) -> None:
+def test_the_bundled_index_is_named_default(tmp_path: Path) -> None:
     assert load_settings("default").linkers == {"default": LinkerSettings(index="default")}
 
     path = config(tmp_path, '[linkers.mesh]\nindex = "default"\n[linkers.own]\nindex = "./default"')
@@ -68,7 +68,9 @@ def test_the_index_that_comes_along_is_served_by_its_name(tmp_path: Path) -> Non
     ]
 
 
-def test_a_folder_of_that_name_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_called_default_is_not_the_bundled_index(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     config(tmp_path, '[linkers.own]\nindex = "./default"')
     for what in ("./default", "service.toml"):
@@ -77,7 +79,7 @@ def test_a_folder_of_that_name_is_not_taken_for_it(monkeypatch: pytest.MonkeyPat
 
 
 @given(st.text(alphabet="ab-._é /", max_size=80))
-def test_any_folder_makes_a_name(name: str) -> None:
+def test_any_folder_name_gives_a_valid_linker_name(name: str) -> None:
     assert len(load_settings(Path("x") / name).linkers) == 1
 
 
@@ -105,9 +107,7 @@ KEY = f'[keys.bob]\nsha256 = "{DIGEST}"\n'
         ("[linkers", "not valid TOML"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_configuration_is_told_in_one_line(
-    tmp_path: Path, text: str, problem: str
-) -> None:
+def test_an_invalid_configuration_is_reported_in_one_line(tmp_path: Path, text: str, problem: str) -> None:
     path = config(tmp_path, text)
     with pytest.raises(SapbertError) as error:
         load_settings(path)
@@ -116,12 +116,12 @@ def test_what_is_wrong_with_a_configuration_is_told_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_a_configuration_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_configuration_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SapbertError, match=r"service.toml: cannot be read: No such file"):
         load_settings(tmp_path / "service.toml")
 
 
-def test_a_secret_is_not_repeated(tmp_path: Path) -> None:
+def test_errors_do_not_repeat_a_secret(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         load_settings(config(tmp_path, INDEX + '[keys.bob]\nsha256 = "hunter2"'))
     assert "hunter2" not in str(error.value)

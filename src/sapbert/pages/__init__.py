@@ -1,1 +1,1 @@
-"""HTML pages in one file each: `document` makes them, style and scripts lie beside it."""
+"""Self-contained HTML pages: `document` builds them from the styles and scripts in this folder."""

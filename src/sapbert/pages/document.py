@@ -1,9 +1,9 @@
-"""One HTML page with nothing outside it: it can be mailed, kept for years and opened offline.
+"""Build an HTML page in a single file, which can be mailed, archived and opened offline.
 
-Text from a corpus or a vocabulary may hold anything, markup too. Words in the body are escaped by whoever
-writes them; data for a script travels as JSON in a block that no browser runs, and scripts put it into the
-page as text. A content security policy that names our own style and script by digest is the second lock:
-whatever slipped in would not run, and nothing can be loaded from elsewhere.
+Text of a corpus or a vocabulary may contain anything, including markup. Callers escape the text of the body.
+Data for a script is JSON in a block that browsers do not run, and scripts insert it as text. As a second line
+of defence, a content security policy allows only our own style and script, by digest: injected code does not
+run, and nothing is loaded from other servers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _DIRECTIVES = "default-src 'none'; base-uri 'none'; form-action 'none'"
 
 
 def document(title: str, body: str, *, script: str | None = None, data: object = None) -> str:
-    """Return a page of `body`, which is HTML, under the title.
+    """Return a page with a title and a `body`, which is HTML.
 
-    `script` is a file beside this one, without `.js`; it finds `data` in the element with the id `data`.
+    `script` is the name of a file in this folder, without `.js`; it reads `data` from the element `#data`.
     """
     style = _file("style.css")
     policy = f"{_DIRECTIVES}; style-src '{_digest(style)}'"
@@ -29,7 +29,7 @@ def document(title: str, body: str, *, script: str | None = None, data: object =
         code = _file(f"{script}.js")
         policy += f"; script-src '{_digest(code)}'"
         scripts = (
-            f'<script type="application/json" id="data">{_inert(data)}</script>\n<script>{code}</script>\n'
+            f'<script type="application/json" id="data">{_embed_json(data)}</script>\n<script>{code}</script>\n'
         )
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -47,6 +47,6 @@ def _digest(content: str) -> str:
     return f"sha256-{b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 
-def _inert(data: object) -> str:
-    """JSON that cannot end the block it stands in: no `<` is left, whatever the names are."""
+def _embed_json(data: object) -> str:
+    """Return JSON that cannot close its script element: every `<` is escaped."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -69,7 +69,7 @@ async def answer(app: ASGIApp, messages: Sequence[Message], **scope: Any) -> lis
 # Too much
 
 
-def test_a_body_that_says_it_is_too_large_is_not_read(make_bench: MakeBench) -> None:
+def test_a_body_with_a_too_large_content_length_is_not_read(make_bench: MakeBench) -> None:
     app = make_bench().app
     headers = [(b"content-length", b"50000000"), (b"content-type", b"application/json")]
 
@@ -80,7 +80,7 @@ def test_a_body_that_says_it_is_too_large_is_not_read(make_bench: MakeBench) -> 
     assert json.loads(sent[1]["body"]) == {"error": "the body may have at most 100,000 bytes"}
 
 
-def test_a_body_that_turns_out_too_large_is_read_no_further(make_bench: MakeBench) -> None:
+def test_reading_stops_when_a_body_exceeds_the_limit(make_bench: MakeBench) -> None:
     bench = make_bench()
     piece = {"type": "http.request", "body": b"x" * 60_000, "more_body": True}
 
@@ -90,20 +90,20 @@ def test_a_body_that_turns_out_too_large_is_read_no_further(make_bench: MakeBenc
     assert (bench.service.in_flight, bench.service.buffered_bytes) == (0, 0)
 
 
-def test_a_body_that_does_not_come_is_waited_for_only_so_long(make_bench: MakeBench) -> None:
+def test_a_body_that_does_not_arrive_times_out(make_bench: MakeBench) -> None:
     bench = make_bench(limits=Limits(seconds=0.01))
     sent = asyncio.run(answer(bench.app, [{"type": "http.request", "body": b"{", "more_body": True}]))
     assert sent[0]["status"] == 408
     assert bench.service.in_flight == 0
 
 
-def test_a_client_that_leaves_gets_no_answer(make_bench: MakeBench, logged: list[str]) -> None:
+def test_a_client_that_disconnects_gets_no_answer(make_bench: MakeBench, logged: list[str]) -> None:
     bench = make_bench()
     assert asyncio.run(answer(bench.app, [{"type": "http.disconnect"}])) == []
     assert (bench.service.in_flight, json.loads(logged[-1])["status"]) == (0, 499)
 
 
-def test_more_requests_than_fit_are_refused_at_once(make_bench: MakeBench) -> None:
+def test_requests_above_the_limit_are_refused_immediately(make_bench: MakeBench) -> None:
     bench = make_bench(limits=Limits(requests=1))
     bench.service.in_flight = 1
     refusal = bench.client.post("/v1/link", json=ASKED)
@@ -111,7 +111,7 @@ def test_more_requests_than_fit_are_refused_at_once(make_bench: MakeBench) -> No
     assert refusal.headers["retry-after"] == "1"
 
 
-def test_only_so_many_large_bodies_are_held_at_once(make_bench: MakeBench) -> None:
+def test_the_total_size_of_bodies_in_memory_is_limited(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.service.buffered_bytes = 16 * LIMITS.body_bytes
     assert "large" in error_of(bench.client.post("/v1/link", json=ASKED), 503)
@@ -120,7 +120,7 @@ def test_only_so_many_large_bodies_are_held_at_once(make_bench: MakeBench) -> No
     assert bench.service.buffered_bytes == 0
 
 
-def test_a_request_that_finds_too_many_mentions_waiting_is_refused(
+def test_a_request_is_refused_if_too_many_mentions_are_queued(
     make_bench: MakeBench, linkers: dict[str, Linker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = make_bench(limits=Limits(queued_mentions=5), served={"new": fresh(linkers["disease"])})
@@ -132,7 +132,7 @@ def test_a_request_that_finds_too_many_mentions_waiting_is_refused(
     assert error_of(bench.client.get("/v1/concepts/mesh:D1"), 503)
 
 
-def test_work_that_takes_too_long_is_given_up(
+def test_linking_that_takes_too_long_times_out(
     make_bench: MakeBench, linkers: dict[str, Linker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = make_bench(limits=Limits(seconds=0.01), served={"new": fresh(linkers["disease"])})
@@ -146,7 +146,7 @@ def test_work_that_takes_too_long_is_given_up(
     )
 
 
-def test_a_client_that_does_not_read_is_given_up(make_bench: MakeBench, logged: list[str]) -> None:
+def test_a_client_that_does_not_read_is_disconnected(make_bench: MakeBench, logged: list[str]) -> None:
     bench = make_bench(limits=Limits(seconds=0.01))
     body = json.dumps(ASKED).encode()
 
@@ -177,7 +177,7 @@ def test_a_client_that_does_not_read_is_given_up(make_bench: MakeBench, logged: 
 
 
 @pytest.mark.parametrize("path", ["/v1/health", "/v1/nothing", "/v1/version", "/metrics"])
-def test_every_answer_has_an_identifier_and_the_headers_of_safety(bench: Bench, path: str) -> None:
+def test_every_answer_has_a_request_id_and_security_headers(bench: Bench, path: str) -> None:
     first, second = bench.client.get(path), bench.client.get(path)
 
     assert {name: first.headers[name] for name in HEADERS} == HEADERS
@@ -187,7 +187,7 @@ def test_every_answer_has_an_identifier_and_the_headers_of_safety(bench: Bench, 
 
 
 @pytest.mark.parametrize("path", ["/", "/page/app.js", "/v1/health", "/v1/search?prefix=c", "/reconcile"])
-def test_head_is_answered_as_get_is_but_without_a_body(bench: Bench, logged: list[str], path: str) -> None:
+def test_head_is_answered_like_get_without_a_body(bench: Bench, logged: list[str], path: str) -> None:
     asked, whole = bench.client.head(path), bench.client.get(path)
 
     assert (asked.status_code, asked.content) == (200, b"")
@@ -196,20 +196,20 @@ def test_head_is_answered_as_get_is_but_without_a_body(bench: Bench, logged: lis
     assert [json.loads(line)["method"] for line in logged] == ["HEAD", "GET"]
 
 
-def test_head_opens_no_more_than_get_does(make_bench: MakeBench, key: str) -> None:
+def test_head_needs_the_same_key_as_get(make_bench: MakeBench, key: str) -> None:
     client = with_key(make_bench, key).client
     assert [client.head(path).status_code for path in ("/reconcile", "/v1/version")] == [200, 401]
     assert client.head("/v1/link", headers=bearer(key)).status_code == 405
 
 
-def test_pages_of_others_may_read_reconciliation_and_nothing_else(bench: Bench) -> None:
+def test_pages_of_other_origins_may_read_only_reconciliation(bench: Bench) -> None:
     elsewhere = {"Origin": "https://elsewhere.example"}
     for path in ("/reconcile", "/reconcile/nothing", "/reconcile/disease/suggest/type?prefix=T"):
         assert bench.client.get(path, headers=elsewhere).headers["access-control-allow-origin"] == "*"
     assert "access-control-allow-origin" not in bench.client.get("/v1/version", headers=elsewhere).headers
 
 
-def test_what_fails_inside_is_told_to_the_log_alone(
+def test_an_internal_error_is_logged_and_not_disclosed(
     make_bench: MakeBench, linkers: dict[str, Linker], logged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = make_bench(served={"new": fresh(linkers["disease"])})
@@ -232,7 +232,7 @@ def test_what_fails_inside_is_told_to_the_log_alone(
 # The log
 
 
-def test_the_log_tells_of_a_request_but_not_of_its_text(bench: Bench, logged: list[str]) -> None:
+def test_the_log_has_requests_but_not_their_text(bench: Bench, logged: list[str]) -> None:
     bench.link("Jane Doe has a cold", "cold")
     bench.client.get("/v1/search?prefix=jane")
     bench.client.get("/v1/concepts/jane")
@@ -247,19 +247,19 @@ def test_the_log_tells_of_a_request_but_not_of_its_text(bench: Bench, logged: li
     assert "jane" not in "".join(logged).lower()
 
 
-def test_the_log_has_mentions_where_the_operator_wants_them(make_bench: MakeBench, logged: list[str]) -> None:
+def test_the_log_has_mentions_with_log_mentions(make_bench: MakeBench, logged: list[str]) -> None:
     make_bench(log_mentions=True).link("Jane\nDoe", "cold")
     assert len(logged) == 1
     assert json.loads(logged[0])["texts"] == ["Jane\nDoe", "cold"]
 
 
-def test_the_log_names_who_asked(make_bench: MakeBench, key: str, logged: list[str]) -> None:
+def test_the_log_has_the_name_of_the_key(make_bench: MakeBench, key: str, logged: list[str]) -> None:
     with_key(make_bench, key).client.get("/v1/version", headers=bearer(key))
     assert json.loads(logged[0])["key"] == "alice"
     assert key not in logged[0]
 
 
-def test_a_message_is_logged_only_with_the_texts() -> None:
+def test_messages_of_errors_are_logged_only_with_texts() -> None:
     try:
         raise ValueError("Jane")
     except ValueError as error:
@@ -271,7 +271,7 @@ def test_a_message_is_logged_only_with_the_texts() -> None:
 # Reloading
 
 
-def test_a_reload_changes_what_is_served_and_drops_no_request(
+def test_a_reload_replaces_the_linkers_and_drops_no_request(
     make_bench: MakeBench, linkers: dict[str, Linker], make_state: Any, logged: list[str]
 ) -> None:
     bench = make_bench(served={"old": linkers["disease"]})
@@ -284,7 +284,7 @@ def test_a_reload_changes_what_is_served_and_drops_no_request(
     assert json.loads(logged[0])["linkers"] == {"new": "f00d"}
 
 
-def test_a_reload_that_fails_leaves_all_as_it_was(bench: Bench, logged: list[str]) -> None:
+def test_a_failed_reload_keeps_the_old_configuration(bench: Bench, logged: list[str]) -> None:
     from sapbert.errors import ArtifactError
 
     def damaged() -> Any:
@@ -301,7 +301,7 @@ def test_a_reload_that_fails_leaves_all_as_it_was(bench: Bench, logged: list[str
     )
 
 
-def test_what_is_refused_at_once_is_logged_under_the_route_it_names(
+def test_a_request_refused_before_routing_is_logged_with_its_route(
     make_bench: MakeBench, key: str, logged: list[str]
 ) -> None:
     client = with_key(make_bench, key).client
@@ -311,11 +311,11 @@ def test_what_is_refused_at_once_is_logged_under_the_route_it_names(
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[" * 100_000])
-def test_what_is_no_json_is_called_so(bench: Bench, body: bytes) -> None:
+def test_invalid_json_is_reported(bench: Bench, body: bytes) -> None:
     found = bench.client.post("/v1/link", content=body, headers={"Content-Type": "application/json"})
     assert error_of(found, 400) == "the body is not valid JSON"
 
 
-def test_a_refusal_says_when_to_come_again() -> None:
+def test_an_error_may_have_a_retry_after_header() -> None:
     assert http_error(429, "slow down", retry_after=3).headers == {"Retry-After": "3"}
     assert http_error(404, "gone").headers is None

@@ -20,15 +20,13 @@ ASKED = {"mentions": ["cold"]}
         ("127.0.0.1.evil.example:8000", 421),
     ],
 )
-def test_a_page_of_a_strangers_domain_cannot_read_a_service_without_keys(
-    make_bench: MakeBench, host: str, status: int
-) -> None:
+def test_without_keys_an_unknown_host_name_is_refused(make_bench: MakeBench, host: str, status: int) -> None:
     bench = make_bench(public_url="https://link.example.org")
     found = bench.client.post("/v1/link", json={"mentions": ["cold"]}, headers={"Host": host})
     assert found.status_code == status
 
 
-def test_a_key_opens_the_service(make_bench: MakeBench, key: str) -> None:
+def test_a_valid_key_gives_access(make_bench: MakeBench, key: str) -> None:
     client = with_key(make_bench, key).client
     assert client.post("/v1/link", json=ASKED, headers=bearer(key)).status_code == 200
     elsewhere = {"Host": "any.example", **bearer(key)}
@@ -51,7 +49,7 @@ NONE, UNKNOWN = "an API key is required: send Authorization: Bearer KEY", "unkno
 @pytest.mark.parametrize(
     "path", ["/v1/link", "/v1/version", "/metrics", "/v1/openapi.json", "/reconcile?queries={}"]
 )
-def test_without_a_key_nothing_is_told(
+def test_without_a_key_requests_are_refused(
     make_bench: MakeBench, key: str, path: str, headers: dict[str, str], error: str
 ) -> None:
     client = with_key(make_bench, key).client
@@ -62,17 +60,17 @@ def test_without_a_key_nothing_is_told(
 
 
 @pytest.mark.parametrize("path", ["/v1/health", "/v1/ready", "/reconcile", "/reconcile/drug"])
-def test_some_things_are_open_to_all(make_bench: MakeBench, key: str, path: str) -> None:
+def test_public_paths_need_no_key(make_bench: MakeBench, key: str, path: str) -> None:
     assert with_key(make_bench, key).client.get(path).status_code == 200
 
 
-def test_a_wrong_key_is_refused_even_where_none_is_needed(make_bench: MakeBench, key: str) -> None:
+def test_a_wrong_key_is_refused_even_on_public_paths(make_bench: MakeBench, key: str) -> None:
     client = with_key(make_bench, key).client
     assert error_of(client.get("/reconcile", headers=bearer("wrong")), 401) == UNKNOWN
     assert error_of(client.get("/reconcile", params={"key": "wrong"}), 401) == UNKNOWN
 
 
-def test_a_key_in_the_address_counts_for_reconciliation_alone(make_bench: MakeBench, key: str) -> None:
+def test_a_key_in_the_url_is_accepted_only_for_reconciliation(make_bench: MakeBench, key: str) -> None:
     client = with_key(make_bench, key).client
     assert (
         client.get("/reconcile/disease/suggest/type", params={"prefix": "T", "key": key}).status_code == 200
@@ -91,7 +89,7 @@ def test_a_key_has_its_own_limits(make_bench: MakeBench, key: str) -> None:
     assert int(late.headers["retry-after"]) == pytest.approx(49_001, abs=2)
 
 
-def test_a_key_may_have_only_so_many_requests_at_once(make_bench: MakeBench, key: str) -> None:
+def test_a_key_limits_concurrent_requests(make_bench: MakeBench, key: str) -> None:
     bench = with_key(make_bench, key, requests=1)
     with bench.service.state.quotas["alice"].request():
         refusal = bench.client.get("/v1/version", headers=bearer(key))

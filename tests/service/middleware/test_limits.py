@@ -31,7 +31,7 @@ def let_in(quota: KeyQuota, cost: int) -> bool:
     return True
 
 
-def test_what_was_saved_may_be_spent_at_once_and_then_the_rate_counts() -> None:
+def test_a_burst_is_allowed_and_then_the_rate_applies() -> None:
     clock = Clock()
     quota = KeyQuota(KeySettings(sha256=DIGEST, mentions_per_second=2), clock)
 
@@ -40,7 +40,7 @@ def test_what_was_saved_may_be_spent_at_once_and_then_the_rate_counts() -> None:
     assert [let_in(quota, 1) for _ in range(3)] == [True, True, False]
 
 
-def test_a_long_list_is_possible_and_must_be_paid_off() -> None:
+def test_a_list_longer_than_the_rate_delays_the_next_request() -> None:
     clock = Clock()
     quota = KeyQuota(KeySettings(sha256=DIGEST, mentions_per_second=10), clock)
 
@@ -56,7 +56,7 @@ def test_a_long_list_is_possible_and_must_be_paid_off() -> None:
     st.floats(min_value=0.1, max_value=100),
     st.lists(st.tuples(st.floats(min_value=0, max_value=5), st.integers(1, 50)), max_size=60),
 )
-def test_in_the_long_run_no_more_than_the_rate_is_let_in(rate: float, asked: list[tuple[float, int]]) -> None:
+def test_on_average_the_rate_is_not_exceeded(rate: float, asked: list[tuple[float, int]]) -> None:
     clock = Clock()
     quota = KeyQuota(KeySettings(sha256=DIGEST, mentions_per_second=rate), clock)
     spent = last = 0
@@ -67,19 +67,19 @@ def test_in_the_long_run_no_more_than_the_rate_is_let_in(rate: float, asked: lis
     assert spent - last <= rate * clock.now + max(10 * rate, 1) + 1e-6
 
 
-def test_a_place_is_free_again_when_a_request_fails() -> None:
+def test_a_failed_request_does_not_count_as_concurrent() -> None:
     quota = KeyQuota(KeySettings(sha256=DIGEST, requests=1), Clock())
     for _ in range(3):
         with pytest.raises(RuntimeError), quota.request():
             raise RuntimeError
 
 
-def test_without_a_rate_there_is_none() -> None:
+def test_without_a_rate_mentions_are_not_limited() -> None:
     quota = KeyQuota(KeySettings(sha256=DIGEST), Clock())
     assert all(let_in(quota, 10**6) for _ in range(5))
 
 
-def test_a_key_is_known_by_its_digest_alone() -> None:
+def test_a_key_is_recognised_by_its_digest() -> None:
     key, digest = make_key()
     keys = {"bob": KeySettings(sha256=DIGEST), "alice": KeySettings(sha256=digest)}
 
@@ -91,5 +91,5 @@ def test_a_key_is_known_by_its_digest_alone() -> None:
 
 
 @given(st.text())
-def test_no_other_text_is_a_key(text: str) -> None:
+def test_other_texts_are_not_recognised_as_keys(text: str) -> None:
     assert owner_of(text, {"alice": KeySettings(sha256=make_key()[1])}) is None

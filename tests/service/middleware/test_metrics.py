@@ -64,7 +64,7 @@ def test_every_request_has_one_status_and_one_time(requests: list[tuple[int, flo
 
 
 @given(st.lists(st.floats(min_value=0, max_value=100), max_size=50))
-def test_a_histogram_counts_all_that_is_not_above_each_bound(seconds: list[float]) -> None:
+def test_a_histogram_bucket_counts_values_up_to_its_bound(seconds: list[float]) -> None:
     metrics = Metrics(["/a"])
     for value in seconds:
         metrics.count_request("/a", 200, value)
@@ -80,7 +80,7 @@ def test_a_histogram_counts_all_that_is_not_above_each_bound(seconds: list[float
         np.testing.assert_allclose(found['sapbert_request_seconds_sum{route="/a"}'], sum(seconds), rtol=1e-6)
 
 
-def test_whichever_worker_is_asked_tells_of_all(tmp_path: Path) -> None:
+def test_any_worker_reports_the_metrics_of_all(tmp_path: Path) -> None:
     own = Metrics(["/a"], tmp_path)
     own.count_mentions(2)
     other = (
@@ -101,7 +101,7 @@ def test_whichever_worker_is_asked_tells_of_all(tmp_path: Path) -> None:
     assert (tmp_path / f"{os.getpid()}").is_file()
 
 
-def test_a_service_counts_what_it_is_asked(bench: Bench) -> None:
+def test_the_service_counts_requests_and_mentions(bench: Bench) -> None:
     bench.link("metrically unheard of", "cold")
     bench.link("metrically unheard of", "cold")
 

@@ -25,7 +25,7 @@ def test_the_page_may_load_its_own_files_and_nothing_else(client: TestClient) ->
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_is_served_and_names_only_files_that_are(client: TestClient, name: str) -> None:
+def test_every_file_is_served_and_refers_only_to_served_files(client: TestClient, name: str) -> None:
     answer = client.get(f"/page/{name}")
 
     assert answer.status_code == 200
@@ -38,5 +38,5 @@ def test_every_file_is_served_and_names_only_files_that_are(client: TestClient, 
 @pytest.mark.parametrize(
     "path", ["/page/", "/page/none.js", "/page/..%2Fapp.py", "/page/../app.py", "/page/%2Fetc%2Fpasswd"]
 )
-def test_there_is_nothing_besides(client: TestClient, path: str) -> None:
+def test_other_paths_are_not_found(client: TestClient, path: str) -> None:
     assert error_of(client.get(path), 404) == "no such path"

@@ -53,7 +53,7 @@ def test_a_dropped_table_keeps_its_columns_and_equal_mentions_are_decided_once(p
     assert [row["concept_id"] for row in rows] == ["hp:1", "", "hp:1", ""]
 
 
-def test_a_table_without_a_header_is_taken_by_another_column(page: Page) -> None:
+def test_a_table_without_a_header_can_be_linked_by_any_column(page: Page) -> None:
     drop(page, "table.tsv", "cold\tHeart attack\nchest pain\tcold\n")
     page.get_by_label("The first row is a header").uncheck()
     page.get_by_role("radio", name="column 2").check()
@@ -65,20 +65,20 @@ def test_a_table_without_a_header_is_taken_by_another_column(page: Page) -> None
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
-def test_files_of_other_programs_are_read(page: Page, encoding: str) -> None:
+def test_files_in_common_encodings_are_read(page: Page, encoding: str) -> None:
     drop(page, "list.txt", "M\u00e9ni\u00e8re\r\ncold\r\n".encode(encoding))
     curator.linked(page)
     curator.expect(curator.listed(page)).to_have_text(["M\u00e9ni\u00e8re", "cold"])
 
 
-def test_what_is_no_text_is_refused_in_words(page: Page) -> None:
+def test_a_binary_file_is_refused_with_a_message(page: Page) -> None:
     drop(page, "book.xlsx", b"PK\x03\x04\x00\x00")
     assert page.get_by_role("alert").inner_text().startswith("This file is not text.")
     page.get_by_role("button", name="Link", exact=True).click()
     assert page.get_by_role("alert").inner_text().startswith("The input is empty.")
 
 
-def test_commas_of_prose_make_no_table_but_those_of_a_table_do(page: Page) -> None:
+def test_prose_with_commas_is_not_taken_for_a_table(page: Page) -> None:
     curator.link(page, "diabetes, type II\npain, chest")
     curator.expect(curator.listed(page)).to_have_text(["diabetes, type II", "pain, chest"])
     page.get_by_role("button", name="Forget").click()
@@ -90,14 +90,14 @@ def test_commas_of_prose_make_no_table_but_those_of_a_table_do(page: Page) -> No
     curator.expect(curator.listed(page)).to_have_text(["id,name", "1,cold", "2,chest pain"])
 
 
-def test_an_example_is_one_click_away(page: Page) -> None:
+def test_the_example_is_linked_with_one_click(page: Page) -> None:
     page.get_by_role("button", name="Try an example").click()
     curator.linked(page)
     assert curator.current(page) == "Heart attack"
     assert curator.decided(page) == "0 of 15 decided"
 
 
-def test_a_mention_longer_than_the_service_takes_is_told_and_the_others_are_linked(page: Page) -> None:
+def test_a_too_long_mention_is_reported_and_the_others_are_linked(page: Page) -> None:
     curator.link(page, "cold\n" + "x" * 101)
     curator.press(page, "j")
     assert page.locator("#none").inner_text() == "Too long to link: more than 100 characters"
@@ -159,7 +159,7 @@ def test_no_script_can_turn_text_into_markup(window: OpenWindow) -> None:
     assert "TrustedHTML" in opened.complaints.pop()
 
 
-def test_a_busy_service_is_asked_again_and_a_broken_one_is_told(page: Page) -> None:
+def test_requests_are_retried_under_overload_and_failures_are_shown(page: Page) -> None:
     answers = [
         {"status": 503, "headers": {"Retry-After": "0"}, "body": '{"error": "too much to do"}'},
         {"status": 200, "body": '{"mention": "Heart attack", "candidates": []}\n{"error": "too slow"}\n'},
@@ -188,7 +188,7 @@ def test_a_busy_service_is_asked_again_and_a_broken_one_is_told(page: Page) -> N
     assert asked[2] == asked[3] == ["cold", "chest pains"]
 
 
-def test_a_second_answer_does_not_move_the_candidate_that_is_chosen(page: Page) -> None:
+def test_a_late_answer_does_not_change_the_selected_candidate(page: Page) -> None:
     held: list[Any] = []
 
     def hold_lists(route: Any) -> None:
@@ -210,14 +210,14 @@ def test_a_second_answer_does_not_move_the_candidate_that_is_chosen(page: Page) 
     assert row["preferred_name"] == chosen
 
 
-def test_half_a_character_in_a_mention_does_not_stop_the_others(page: Page) -> None:
+def test_an_unpaired_surrogate_does_not_prevent_linking(page: Page) -> None:
     page.locator("#text").evaluate("(one) => { one.value = 'cold \\ud83d\\nHeart attack'; }")
     page.get_by_role("button", name="Link", exact=True).click()
     curator.linked(page)
     assert curator.names(page)
 
 
-def test_a_service_with_keys_asks_for_one(window: OpenWindow, make_bench: MakeBench) -> None:
+def test_the_page_asks_for_an_api_key(window: OpenWindow, make_bench: MakeBench) -> None:
     key, digest = make_key()
     with serving(make_bench(keys={"alice": KeySettings(sha256=digest)}).app) as address:
         page = window(address).open()

@@ -76,7 +76,7 @@ def views(page: Page) -> Iterator[str]:
     yield "forgetting"
 
 
-def test_nothing_is_wider_than_a_phone(window: OpenWindow) -> None:
+def test_every_view_fits_a_phone(window: OpenWindow) -> None:
     page = window(viewport=PHONE, has_touch=True, is_mobile=True).open()
     for view in views(page):
         assert (view, page.evaluate("document.documentElement.scrollWidth")) == (view, PHONE["width"])
@@ -95,7 +95,7 @@ def test_a_phone_shows_the_list_or_a_mention(window: OpenWindow) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_and_all_that_can_be_used_has_a_name(window: OpenWindow, scheme: Any) -> None:
+def test_text_has_enough_contrast_and_every_control_has_a_label(window: OpenWindow, scheme: Any) -> None:
     page = window(color_scheme=scheme, viewport={"width": 1280, "height": 800}).open()
     for view in views(page):
         assert (view, page.evaluate(FAINT)) == (view, [])
@@ -104,7 +104,7 @@ def test_text_stands_out_and_all_that_can_be_used_has_a_name(window: OpenWindow,
         assert (view, page.locator("h1:visible").count()) == (view, 1)
 
 
-def test_colours_follow_the_system_until_they_are_chosen(window: OpenWindow) -> None:
+def test_the_theme_follows_the_system_until_one_is_chosen(window: OpenWindow) -> None:
     page = window(color_scheme="dark").open()
     body, dark, light = page.locator("body"), "rgb(21, 23, 26)", "rgb(255, 255, 255)"
     curator.expect(body).to_have_css("background-color", dark)
@@ -134,23 +134,23 @@ def test_a_list_is_linked_and_decided_without_a_mouse(window: OpenWindow) -> Non
     curator.expect(page.locator("#announcement")).to_contain_text("chest pains: best candidate Chest pain")
 
 
-def test_single_keys_do_nothing_in_fields_or_when_they_are_turned_off(window: OpenWindow) -> None:
+def test_shortcuts_are_ignored_in_fields_and_can_be_turned_off(window: OpenWindow) -> None:
     page = window().open()
     curator.link(page)
     page.get_by_label("Find in the list").fill("")
     page.get_by_label("Find in the list").press("n")
     page.get_by_label("Find in the list").fill("")
-    page.get_by_label("Keyboard shortcuts").uncheck()
+    page.get_by_label("Shortcuts").uncheck()
     page.locator("#mention").focus()
     curator.press(page, "n", "Enter", "1")
     curator.expect(page.locator("#decided")).to_have_text("0 of 4 decided")
-    page.get_by_label("Keyboard shortcuts").check()
+    page.get_by_label("Shortcuts").check()
     page.locator("#mention").focus()
     curator.press(page, "n")
     curator.expect(page.locator("#decided")).to_have_text("1 of 4 decided")
 
 
-def test_of_twenty_thousand_mentions_only_those_in_sight_are_drawn(window: OpenWindow) -> None:
+def test_only_visible_rows_of_a_long_list_are_drawn(window: OpenWindow) -> None:
     page = window(viewport={"width": 1280, "height": 800}).open()
     page.route("**/v1/link*", lambda route: route.abort())
     page.locator("#text").evaluate(

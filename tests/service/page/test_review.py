@@ -68,7 +68,7 @@ def test_decisions_are_valid_sssom(page: Page, tmp_path: Path) -> None:
     ]
 
 
-def test_every_step_can_be_undone(page: Page) -> None:
+def test_every_decision_can_be_undone(page: Page) -> None:
     curator.link(page)
     before = curator.download(page, "CSV")
     curator.press(page, "Enter", "x", "2", "n")
@@ -82,7 +82,7 @@ def test_every_step_can_be_undone(page: Page) -> None:
     assert page.locator("#announcement").inner_text() == "Nothing to undo"
 
 
-def test_a_rejected_candidate_is_passed_over_and_may_come_back(page: Page) -> None:
+def test_a_rejection_can_be_withdrawn(page: Page) -> None:
     curator.link(page, "chest pains")
     first, second = curator.names(page)[:2]
     curator.press(page, "x")
@@ -96,7 +96,7 @@ def test_a_rejected_candidate_is_passed_over_and_may_come_back(page: Page) -> No
     assert curator.decided(page) == "1 of 1 decided"
 
 
-def test_exact_matches_are_accepted_at_once_unless_they_are_of_several_concepts(page: Page) -> None:
+def test_exact_matches_of_a_single_concept_are_accepted_together(page: Page) -> None:
     curator.link(page)
     page.get_by_role("button", name="Accept 1 exact match", exact=True).click()
 
@@ -105,7 +105,7 @@ def test_exact_matches_are_accepted_at_once_unless_they_are_of_several_concepts(
     assert page.locator("#accept-exact").is_hidden()
 
 
-def test_only_concepts_of_a_type_are_shown(page: Page) -> None:
+def test_candidates_are_filtered_by_type(page: Page) -> None:
     curator.link(page, "cold")
     page.get_by_label("Type").select_option("T184")
     page.get_by_text("hp:2").wait_for()
@@ -115,7 +115,7 @@ def test_only_concepts_of_a_type_are_shown(page: Page) -> None:
     assert page.locator("#candidates .tag").all_inner_texts() == ["T184"]
 
 
-def test_the_list_is_sifted_and_sorted(page: Page) -> None:
+def test_the_list_is_filtered_and_sorted(page: Page) -> None:
     curator.link(page)
     curator.press(page, "Enter", "j", "n")
     rows = curator.listed(page)
@@ -130,7 +130,7 @@ def test_the_list_is_sifted_and_sorted(page: Page) -> None:
     assert curator.current(page) == "chest pains"
 
 
-def test_candidates_tell_how_sure_they_are_and_by_which_name(page: Page) -> None:
+def test_candidates_show_confidence_score_and_matched_name(page: Page) -> None:
     sure = {"concept_id": "x:1", "preferred_name": "Coryza", "matched_name": "cold", "types": ["T047"]}
     found = {**sure, "score": 0.876, "confidence": 0.914, "matched_by": "hybrid"}
     answer = json.dumps({"mention": "colds", "candidates": [found, {**found, "confidence": None}]})
@@ -153,7 +153,7 @@ def test_candidates_tell_how_sure_they_are_and_by_which_name(page: Page) -> None
 # Concepts
 
 
-def test_another_concept_is_picked_by_the_beginning_of_a_name(page: Page) -> None:
+def test_another_concept_is_found_by_the_start_of_a_name(page: Page) -> None:
     nil = json.dumps({"mention": "purple elephant", "candidates": []})
     page.route("**/v1/link*", lambda route: route.fulfill(body=nil))
     page.locator("#text").fill("purple elephant")
@@ -169,7 +169,7 @@ def test_another_concept_is_picked_by_the_beginning_of_a_name(page: Page) -> Non
     assert (row["decision"], row["matched_by"], row["score"]) == ("accepted", "hand", "")
 
 
-def test_only_concepts_that_the_filters_leave_are_picked(page: Page) -> None:
+def test_the_search_respects_the_filters(page: Page) -> None:
     curator.link(page, "cold")
     for field, value in (("#prefixes", "mesh"), ("#types", "T047")):
         page.locator(field).select_option(value)
@@ -180,7 +180,7 @@ def test_only_concepts_that_the_filters_leave_are_picked(page: Page) -> None:
         page.locator(field).select_option("")
 
 
-def test_a_concept_is_shown_with_its_names_and_what_is_near_it(page: Page) -> None:
+def test_a_concept_is_shown_with_its_names_and_nearest_concepts(page: Page) -> None:
     curator.link(page, "Heart attack")
     curator.press(page, "i")
     sheet = page.get_by_role("dialog", name="Concept")
@@ -201,7 +201,7 @@ def test_a_concept_is_shown_with_its_names_and_what_is_near_it(page: Page) -> No
     assert page.locator(".chosen .name").inner_text() == name
 
 
-def test_a_map_shows_what_is_near_a_mention(page: Page) -> None:
+def test_the_map_shows_the_names_near_a_mention(page: Page) -> None:
     curator.link(page, "chest pains")
     curator.press(page, "m")
     points = page.locator("#map circle")
@@ -237,7 +237,7 @@ def test_decisions_survive_a_reload_until_they_are_forgotten(page: Page) -> None
     assert page.locator("#text").input_value() == ""
 
 
-def test_two_tabs_with_one_list_share_decisions_and_forget_together(window: OpenWindow) -> None:
+def test_two_tabs_with_the_same_list_share_decisions(window: OpenWindow) -> None:
     opened = window()
     first = opened.open()
     curator.link(first)
@@ -253,7 +253,7 @@ def test_two_tabs_with_one_list_share_decisions_and_forget_together(window: Open
     assert "Heart" not in first.content()
 
 
-def test_a_tab_whose_list_was_replaced_says_that_it_is_no_longer_kept(window: OpenWindow) -> None:
+def test_a_tab_whose_list_was_replaced_warns_that_it_is_not_stored(window: OpenWindow) -> None:
     opened = window()
     first = opened.open()
     second = opened.open()
@@ -266,7 +266,7 @@ def test_a_tab_whose_list_was_replaced_says_that_it_is_no_longer_kept(window: Op
     assert (curator.decided(second), curator.current(second)) == ("0 of 1 decided", "chest pains")
 
 
-def test_a_list_too_large_to_keep_is_told_and_can_be_reviewed(window: OpenWindow) -> None:
+def test_a_list_too_large_to_store_can_be_reviewed(window: OpenWindow) -> None:
     opened = window()
     opened.context.add_init_script("Storage.prototype.setItem = () => { throw new DOMException('full'); }")
     page = opened.open()

@@ -39,7 +39,7 @@ def first_of(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.stem)
-def test_what_openrefine_sends_is_answered(bench: Bench, path: Any) -> None:
+def test_recorded_requests_of_openrefine_are_answered(bench: Bench, path: Any) -> None:
     head, _, body = path.read_bytes().decode().replace("\r\n", "\n").partition("\n\n")
     line, *rest = head.splitlines()
     method, target, _ = line.split(" ")
@@ -55,11 +55,11 @@ def test_what_openrefine_sends_is_answered(bench: Bench, path: Any) -> None:
         assert first_of(answer.json()) == first
 
 
-def test_openrefine_is_recorded() -> None:
+def test_there_are_recorded_requests_of_openrefine() -> None:
     assert {path.stem for path in REQUESTS} == {*ANSWERS, "preview"}
 
 
-def test_a_callback_never_makes_a_script_of_an_answer(client: TestClient) -> None:
+def test_jsonp_is_not_supported(client: TestClient) -> None:
     """OpenRefine asks for one only where a service cannot be reached without, as this one can."""
     for path in ("/reconcile", "/reconcile/disease/properties", "/reconcile/disease/suggest/type"):
         answer = client.get(path, params={"prefix": "T", "callback": "alert"})
@@ -68,7 +68,7 @@ def test_a_callback_never_makes_a_script_of_an_answer(client: TestClient) -> Non
         assert "alert" not in answer.text
 
 
-def test_a_key_is_understood_where_openrefine_appends_a_second_question_mark(make_bench: MakeBench) -> None:
+def test_a_key_followed_by_a_second_question_mark_is_accepted(make_bench: MakeBench) -> None:
     key, digest = make_key()
     client = make_bench(keys={"alice": KeySettings(sha256=digest)}).client
     place = client.get("/reconcile", params={"key": key}).json()["extend"]["propose_properties"]

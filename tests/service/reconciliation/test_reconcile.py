@@ -39,7 +39,7 @@ def ids(result: list[dict[str, Any]]) -> list[str]:
 # Queries
 
 
-def test_queries_are_answered_under_their_names(client: TestClient) -> None:
+def test_results_are_keyed_by_query_name(client: TestClient) -> None:
     found = ask(client, {"q0": {"query": "hart atack"}, "q1": {"query": "cold", "limit": 3}})
 
     assert list(found) == ["q0", "q1"]
@@ -53,7 +53,7 @@ def test_queries_are_answered_under_their_names(client: TestClient) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_a_name_of_one_concept_alone_is_a_match(client: TestClient) -> None:
+def test_only_a_name_of_a_single_concept_is_a_match(client: TestClient) -> None:
     certain = best(client, query="Heart Attack")
     assert [(row["id"], row["match"], row["score"]) for row in certain[:1]] == [("mesh:D1", True, 100.0)]
     assert not any(row["match"] for row in certain[1:])
@@ -72,22 +72,22 @@ def test_an_identifier_finds_its_concept(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["T033", ["T033"], [{"id": "T033", "name": "Finding"}]])
-def test_types_are_conditions(client: TestClient, wanted: Any) -> None:
+def test_types_filter_candidates(client: TestClient, wanted: Any) -> None:
     assert ids(best(client, query="cold", type=wanted, type_strict="should")) == ["hp:1"]
 
 
 @pytest.mark.parametrize("wanted", ["", [], [""]])
-def test_no_type_is_no_condition(client: TestClient, wanted: Any) -> None:
+def test_an_empty_type_does_not_filter(client: TestClient, wanted: Any) -> None:
     assert best(client, query="cold", type=wanted) == best(client, query="cold")
 
 
-def test_of_several_types_any_will_do_unless_all_are_asked_for(client: TestClient) -> None:
+def test_any_of_several_types_matches_unless_all_are_required(client: TestClient) -> None:
     both = ["T033", "T047"]
     assert set(ids(best(client, query="cold", type=both))) == {"hp:1", "mesh:D1", "mesh:D2"}
     assert best(client, query="cold", type=both, type_strict="all") == []
 
 
-def test_properties_are_conditions_where_they_are_known(client: TestClient) -> None:
+def test_known_properties_filter_candidates(client: TestClient) -> None:
     assert ids(best(client, query="cold", properties=[{"pid": "source", "v": "HPO"}]))[0] == "hp:1"
     assert "mesh:D1" not in ids(
         best(client, query="heart", properties=[{"pid": "type", "v": {"id": "T184"}}])
@@ -107,9 +107,7 @@ def test_properties_are_conditions_where_they_are_known(client: TestClient) -> N
         {"query": "x" * 5_000},
     ],
 )
-def test_what_cannot_be_found_has_no_candidates_and_harms_no_other(
-    client: TestClient, query: dict[str, Any]
-) -> None:
+def test_a_query_without_candidates_does_not_affect_others(client: TestClient, query: dict[str, Any]) -> None:
     found = ask(client, {"bad": query, "good": {"query": "heart attack"}})
     assert found["bad"] == {"result": []}
     assert found["good"]["result"][0]["id"] == "mesh:D1"
@@ -126,9 +124,7 @@ def test_what_cannot_be_found_has_no_candidates_and_harms_no_other(
     )
 )
 @settings(max_examples=30)
-def test_every_query_has_one_result_in_the_shape_of_the_protocol(
-    make_bench: MakeBench, queries: dict[str, Any]
-) -> None:
+def test_every_query_has_a_valid_result(make_bench: MakeBench, queries: dict[str, Any]) -> None:
     found = ask(make_bench().client, queries)
     assert list(found) == list(queries)
     for name, query in queries.items():
@@ -137,7 +133,7 @@ def test_every_query_has_one_result_in_the_shape_of_the_protocol(
         assert len(scores) <= query.get("limit", 5)
 
 
-def test_a_batch_is_answered_as_its_queries_alone(client: TestClient) -> None:
+def test_a_batch_has_the_same_results_as_single_queries(client: TestClient) -> None:
     queries = {
         f"q{n}": {"query": word, "limit": n + 1} for n, word in enumerate(["cold", "pain", "heart", "cold"])
     }
@@ -145,7 +141,7 @@ def test_a_batch_is_answered_as_its_queries_alone(client: TestClient) -> None:
     assert together == {name: ask(client, {name: query})[name] for name, query in queries.items()}
 
 
-def test_queries_in_the_address_are_answered_too(client: TestClient) -> None:
+def test_queries_in_the_url_are_answered(client: TestClient) -> None:
     queries = json.dumps({"q0": {"query": "heart attack"}})
     found = client.get("/reconcile/disease", params={"queries": queries}).json()
     jsonschema.validate(found, schemas.RESULTS)
@@ -170,13 +166,13 @@ def test_queries_in_the_address_are_answered_too(client: TestClient) -> None:
         ({}, 415, "send application/x-www-form-urlencoded"),
     ],
 )
-def test_a_form_that_cannot_be_read_is_refused(
+def test_an_invalid_form_is_refused(
     client: TestClient, form: dict[str, str], status: int, where: str
 ) -> None:
     assert error_of(client.post("/reconcile", data=form), status).startswith(where)
 
 
-def test_too_large_a_batch_is_refused(client: TestClient) -> None:
+def test_a_batch_above_the_limit_is_refused(client: TestClient) -> None:
     queries = {f"{number}": {"query": "cold"} for number in range(MAX_BATCH + 1)}
     answer = client.post("/reconcile", data={"queries": json.dumps(queries)})
     assert error_of(answer, 413) == f"at most {MAX_BATCH} queries per batch"
@@ -187,7 +183,7 @@ def test_too_large_a_batch_is_refused(client: TestClient) -> None:
 # The manifest
 
 
-def test_the_manifest_says_what_the_service_offers(client: TestClient) -> None:
+def test_the_manifest_follows_the_protocol(client: TestClient) -> None:
     found = client.get("/reconcile/drug").json()
 
     jsonschema.validate(found, schemas.MANIFEST)
@@ -198,7 +194,7 @@ def test_the_manifest_says_what_the_service_offers(client: TestClient) -> None:
     assert error_of(client.get("/reconcile/food"), 404)
 
 
-def test_every_address_of_the_manifest_is_there(client: TestClient) -> None:
+def test_every_url_of_the_manifest_is_answered(client: TestClient) -> None:
     manifest = client.get("/reconcile").json()
     for kind, place in manifest["suggest"].items():
         found = client.get(place["service_url"] + place["service_path"], params={"prefix": "a"}).json()
@@ -212,13 +208,13 @@ def test_every_address_of_the_manifest_is_there(client: TestClient) -> None:
         assert client.get(template.replace("{{id}}", quote("mesh:D1", safe=""))).status_code == 200
 
 
-def test_addresses_are_those_that_a_proxy_shows(make_bench: MakeBench) -> None:
+def test_manifest_urls_use_the_public_url(make_bench: MakeBench) -> None:
     manifest = make_bench(public_url="https://example.org/link").client.get("/reconcile").json()
     jsonschema.validate(manifest, schemas.MANIFEST)
     assert manifest["preview"]["url"] == "https://example.org/link/reconcile/disease/preview?id={{id}}"
 
 
-def test_whoever_gives_a_key_in_the_address_gets_addresses_with_it(make_bench: MakeBench) -> None:
+def test_a_manifest_requested_with_a_key_has_the_key_in_its_urls(make_bench: MakeBench) -> None:
     key, digest = make_key()
     client = make_bench(keys={"alice": KeySettings(sha256=digest)}).client
 
@@ -234,7 +230,7 @@ def test_whoever_gives_a_key_in_the_address_gets_addresses_with_it(make_bench: M
     assert client.get(own["preview"]["url"].replace("{{id}}", "mesh:D1")).status_code == 200
 
 
-def test_pages_from_anywhere_may_ask(client: TestClient) -> None:
+def test_cross_origin_requests_are_allowed(client: TestClient) -> None:
     asked = {"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "POST"}
     for path in ("/reconcile", "/reconcile/disease", "/reconcile/disease/suggest/entity"):
         allowed = client.options(path, headers=asked)
@@ -253,7 +249,7 @@ def suggested(client: TestClient, kind: str, **params: Any) -> list[dict[str, An
     return result
 
 
-def test_concepts_are_suggested_as_one_types(client: TestClient) -> None:
+def test_concepts_are_suggested_by_prefix(client: TestClient) -> None:
     assert ids(suggested(client, "entity", prefix="co")) == ["hp:1", "mesh:D2"]
     assert ids(suggested(client, "entity", prefix="co", cursor=1)) == ["mesh:D2"]
     assert ids(suggested(client, "entity", prefix="co", type="T033")) == ["hp:1"]
@@ -262,12 +258,12 @@ def test_concepts_are_suggested_as_one_types(client: TestClient) -> None:
     assert (found["description"], found["notable"]) == ("Heart attack", [{"id": "T047", "name": "T047"}])
 
 
-def test_where_nothing_begins_so_the_nearest_are_suggested(client: TestClient) -> None:
+def test_the_nearest_concepts_are_suggested_if_no_name_has_the_prefix(client: TestClient) -> None:
     assert ids(suggested(client, "entity", prefix="hart atack"))[0] == "mesh:D1"
     assert suggested(client, "entity", prefix="hart atack", cursor=5) == []
 
 
-def test_nothing_is_suggested_of_a_type_that_is_unheard_of(client: TestClient) -> None:
+def test_nothing_is_suggested_for_an_unknown_type(client: TestClient) -> None:
     assert suggested(client, "entity", prefix="co", type="unheard of") == []
     assert suggested(client, "entity", prefix="hart atack", type="unheard of") == []
     assert ids(suggested(client, "entity", prefix="co", type=["unheard of", "T033"])) == ["hp:1"]
@@ -279,7 +275,7 @@ def test_types_and_properties_are_suggested(client: TestClient) -> None:
     assert ids(suggested(client, "property", prefix="name")) == ["preferred_name", "name"]
 
 
-def test_data_is_extended_with_what_is_known_of_concepts(client: TestClient) -> None:
+def test_data_is_extended_with_properties_of_concepts(client: TestClient) -> None:
     asked = {
         "ids": ["mesh:D9", "nothing:1"],
         "properties": [{"id": "name"}, {"id": "source"}, {"id": "alias"}, {"id": "x"}],
@@ -310,7 +306,7 @@ class _Tags(HTMLParser):
         self.text += data
 
 
-def test_a_preview_shows_names_and_never_runs_them(client: TestClient) -> None:
+def test_a_preview_escapes_names(client: TestClient) -> None:
     answer = client.get("/reconcile/drug/preview", params={"id": "chebi:2"})
 
     page = _Tags()
@@ -324,7 +320,7 @@ def test_a_preview_shows_names_and_never_runs_them(client: TestClient) -> None:
     assert error_of(client.get("/reconcile/drug/preview?id=chebi:7"), 404)
 
 
-def test_a_preview_of_many_names_says_how_many_more_there_are(make_bench: MakeBench, tmp_path: Any) -> None:
+def test_a_preview_shows_how_many_names_are_left_out(make_bench: MakeBench, tmp_path: Any) -> None:
     from tests.index.conftest import NgramEncoder
     from tests.linking.conftest import bench_of
 
