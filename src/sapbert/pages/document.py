@@ -29,7 +29,8 @@ def document(title: str, body: str, *, script: str | None = None, data: object =
         code = _file(f"{script}.js")
         policy += f"; script-src '{_digest(code)}'"
         scripts = (
-            f'<script type="application/json" id="data">{_embed_json(data)}</script>\n<script>{code}</script>\n'
+            f'<script type="application/json" id="data">{_embed_json(data)}</script>\n'
+            f"<script>{code}</script>\n"
         )
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
