@@ -23,25 +23,25 @@ Show = Callable[[str], "Page"]
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
-    """Open a page on a phone; a word in its console, or a request, is a failure."""
-    complaints: list[str] = []
+    """Open a page on a phone; fail if it logs to the console or sends a request."""
+    errors: list[str] = []
     context = browser.new_context(viewport={"width": 360, "height": 700}, color_scheme="dark")
 
     def run(html: str) -> Page:
         (tmp_path / "page.html").write_text(html, encoding="utf-8")
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.on(
             "request",
-            lambda request: None if request.url.startswith("file:") else complaints.append(request.url),
+            lambda request: None if request.url.startswith("file:") else errors.append(request.url),
         )
         page.goto((tmp_path / "page.html").as_uri())
         return page
 
     yield run
     context.close()
-    assert complaints == []
+    assert errors == []
 
 
 def fits(page: Page) -> bool:

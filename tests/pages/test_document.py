@@ -14,7 +14,7 @@ from sapbert.pages.document import document
 
 
 class Elements(HTMLParser):
-    """The elements of a page, and the text of its data block."""
+    """The elements of a page and the text of its data block."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

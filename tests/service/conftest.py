@@ -1,4 +1,4 @@
-"""A service in memory: two tiny linkers, and a client that reaches them without a socket."""
+"""A service in memory: two tiny linkers, and a client without a socket."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ LIMITS = Limits(body_bytes=100_000, mentions=200, mention_characters=100)
 
 @dataclass(frozen=True)
 class Bench:
-    """A service, its application and a client of it."""
+    """A service, its application and a client."""
 
     service: Service
     app: ASGIApp
     client: TestClient
 
     def link(self, *mentions: str, **options: Any) -> Any:
-        """Return the answers to mentions."""
+        """Link mentions and return the answers."""
         answer = self.client.post("/v1/link", json={"mentions": list(mentions), **options})
         assert answer.status_code == 200, answer.text
         return answer.json()["answers"]
@@ -51,7 +51,7 @@ MakeBench = Callable[..., Bench]
 
 @pytest.fixture(scope="session")
 def linkers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Linker]:
-    """Linkers in memory; what they remember is shared by tests."""
+    """Linkers in memory; their cache is shared by tests."""
     folder = tmp_path_factory.mktemp("service")
     return {
         "disease": bench_of(folder / "disease", ROWS, FACTS, NgramEncoder(256)).linker,
@@ -90,11 +90,11 @@ def make_state(linkers: dict[str, Linker]) -> Callable[..., State]:
 def make_bench(make_state: Callable[..., State]) -> MakeBench:
     """Make a service: `make_bench(limits=Limits(mentions=2), log_mentions=True)`."""
 
-    # Routes take long to make and know nothing of the service behind them.
+    # Routes are slow to create and do not depend on the service.
     application = create_unguarded_app()
 
-    def make(*, log_mentions: bool = False, **asked: Any) -> Bench:
-        service = create_service(make_state(**asked), log_mentions=log_mentions)
+    def make(*, log_mentions: bool = False, **options: Any) -> Bench:
+        service = create_service(make_state(**options), log_mentions=log_mentions)
         app = Guard(application, service=service)
         return Bench(service, app, TestClient(app))
 
@@ -117,7 +117,7 @@ def key() -> str:
 
 
 def with_key(make_bench: MakeBench, key: str, **settings: Any) -> Bench:
-    """Return a service that knows this key, and another's."""
+    """Return a service with this key and another one."""
     digest = hashlib.sha256(key.encode()).hexdigest()
     other = make_key()[1]
     keys = {"alice": KeySettings(sha256=digest, **settings), "bob": KeySettings(sha256=other)}
@@ -125,24 +125,24 @@ def with_key(make_bench: MakeBench, key: str, **settings: Any) -> Bench:
 
 
 def bearer(key: str) -> dict[str, str]:
-    """The header that gives a key."""
+    """The Authorization header of a key."""
     return {"Authorization": f"Bearer {key}"}
 
 
 def fresh(linker: Linker) -> Linker:
-    """Return a linker of the same index that remembers nothing."""
+    """Return a linker of the same index with an empty cache."""
     return Linker(linker.encoder, linker.search, linker.name_table, fingerprint=linker.fingerprint)
 
 
 def index_in(folder: Path) -> Path:
-    """Make an index on disk, of an encoder that `NgramEncoder` alone can open."""
+    """Build an index on disk, whose encoder only `NgramEncoder` can open."""
     vocabulary = write(folder / "vocabulary", ROWS, FACTS)
     build_index(vocabulary, NgramEncoder(64), folder / "index", IndexSettings())
     return folder / "index"
 
 
 def error_of(answer: Any, status: int) -> str:
-    """The one line of an error, whose status must be this."""
+    """Check the status of an error and return its message."""
     assert answer.status_code == status, answer.text
     content = answer.json()
     assert list(content) == ["error"]

@@ -1,6 +1,6 @@
-"""Shapes of the Reconciliation Service API 0.2, written down from the text of its specification.
+"""JSON schemas of the Reconciliation Service API 0.2, transcribed from its specification.
 
-They are stricter than the protocol where we promise more: no field that it does not name.
+They are stricter than the protocol: fields that it does not name are not allowed.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def lines(answer: Any) -> list[Any]:
 
 
 def half_sure(linker: Linker, *, exact: bool) -> Linker:
-    """Return the same linker, calibrated to be half sure of everything."""
+    """Return the same linker with a calibration that gives 0.5 for every score."""
     half = Platt(0.0, 0.0, 0.0)
     calibration = Calibration(
         index="f00d", exact=exact, sparse_weight=0.0, method=Method.PLATT, curve=half, threshold=None
@@ -48,21 +48,21 @@ def post(client: TestClient, body: bytes, path: str = "/v1/link") -> Any:
 def test_mentions_are_linked_best_first(client: TestClient) -> None:
     answer = client.post("/v1/link", json={"mentions": ["hart atack", "COLD", ""], "k": 2})
 
-    found = answer.json()
-    LinkAnswer.model_validate(found)
+    result = answer.json()
+    LinkAnswer.model_validate(result)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
-    assert (found["linker"], found["fingerprint"]) == ("disease", "f00d")
-    assert [row["mention"] for row in found["answers"]] == ["hart atack", "COLD", ""]
-    best = found["answers"][0]["candidates"][0]
+    assert (result["linker"], result["fingerprint"]) == ("disease", "f00d")
+    assert [row["mention"] for row in result["answers"]] == ["hart atack", "COLD", ""]
+    best = result["answers"][0]["candidates"][0]
     assert (best["concept_id"], best["matched_name"]) == ("mesh:D1", "Heart attack")
     assert best["matched_by"] == "dense"
     assert (best["types"], best["confidence"]) == (["T047"], None)
-    assert [row["concept_id"] for row in found["answers"][1]["candidates"]] == ["hp:1", "mesh:D2"]
-    assert found["answers"][2]["candidates"] == []
+    assert [row["concept_id"] for row in result["answers"][1]["candidates"]] == ["hp:1", "mesh:D2"]
+    assert result["answers"][2]["candidates"] == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "wanted"),
+    ("options", "settings"),
     [
         ({"types": ["T033"]}, LinkSettings(types=("T033",))),
         ({"sources": ["HPO"]}, LinkSettings(sources=("HPO",))),
@@ -72,21 +72,21 @@ def test_mentions_are_linked_best_first(client: TestClient) -> None:
     ],
 )
 def test_options_have_the_same_effect_as_in_the_linker(
-    bench: Bench, linkers: dict[str, Linker], asked: dict[str, Any], wanted: LinkSettings
+    bench: Bench, linkers: dict[str, Linker], options: dict[str, Any], settings: LinkSettings
 ) -> None:
     mentions = ["cold", "hart atack", "pain in the chest"]
 
-    found = bench.link(*mentions, k=3, **asked)
+    result = bench.link(*mentions, k=3, **options)
 
-    expected = linkers["disease"].link(mentions, k=3, settings=wanted)
-    assert [[(c["concept_id"], c["score"], c["matched_by"]) for c in row["candidates"]] for row in found] == [
-        [(c.concept_id, c.score, c.matched_by) for c in row] for row in expected
-    ]
+    expected = linkers["disease"].link(mentions, k=3, settings=settings)
+    assert [
+        [(c["concept_id"], c["score"], c["matched_by"]) for c in row["candidates"]] for row in result
+    ] == [[(c.concept_id, c.score, c.matched_by) for c in row] for row in expected]
 
 
 def test_a_linker_is_chosen_by_name(client: TestClient) -> None:
-    found = client.post("/v1/link?linker=drug", json={"mentions": ["aspirin"]}).json()
-    assert (found["linker"], found["answers"][0]["candidates"][0]["concept_id"]) == ("drug", "chebi:1")
+    result = client.post("/v1/link?linker=drug", json={"mentions": ["aspirin"]}).json()
+    assert (result["linker"], result["answers"][0]["candidates"][0]["concept_id"]) == ("drug", "chebi:1")
 
     error = error_of(client.post("/v1/link?linker=food", json={"mentions": ["bread"]}), 404)
     assert error == "no such linker; the linkers are disease, drug"
@@ -98,12 +98,12 @@ def test_a_stream_has_the_same_answers_as_a_whole_answer(
     make_bench: MakeBench, mentions: list[str], k: int
 ) -> None:
     client = make_bench().client
-    asked = {"mentions": mentions, "k": k}
+    body = {"mentions": mentions, "k": k}
 
-    whole = client.post("/v1/link", json=asked).json()["answers"]
+    whole = client.post("/v1/link", json=body).json()["answers"]
 
     assert [row["mention"] for row in whole] == mentions
-    assert lines(client.post("/v1/link", json=asked, headers=NDJSON)) == whole
+    assert lines(client.post("/v1/link", json=body, headers=NDJSON)) == whole
 
 
 def test_surrogate_pairs_are_accepted_and_unpaired_surrogates_refused(client: TestClient) -> None:
@@ -133,10 +133,10 @@ def test_a_long_list_is_linked_in_chunks(make_bench: MakeBench) -> None:
 def test_a_very_large_answer_must_be_streamed(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sapbert.service.api.MAX_UNSTREAMED_CANDIDATES", 10)
     client = make_bench().client
-    asked = {"mentions": ["cold"] * 6, "k": 2}
+    body = {"mentions": ["cold"] * 6, "k": 2}
 
-    assert "Accept: application/x-ndjson" in error_of(client.post("/v1/link", json=asked), 422)
-    assert len(lines(client.post("/v1/link", json=asked, headers=NDJSON))) == 6
+    assert "Accept: application/x-ndjson" in error_of(client.post("/v1/link", json=body), 422)
+    assert len(lines(client.post("/v1/link", json=body, headers=NDJSON))) == 6
 
 
 def test_a_calibrated_linker_returns_confidences(make_bench: MakeBench, linkers: dict[str, Linker]) -> None:
@@ -158,11 +158,11 @@ def test_exact_matches_rank_first_by_default_unless_calibrated_without_them(
     assert make_bench().link("cold")[0]["candidates"][0]["matched_by"] == "exact"
 
 
-# What cannot be asked
+# Invalid requests
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "error"),
+    ("body", "status", "error"),
     [
         ({}, 422, "mentions: Field required"),
         ({"mentions": []}, 422, "mentions: List should have at least 1 item after validation, not 0"),
@@ -186,9 +186,9 @@ def test_exact_matches_rank_first_by_default_unless_calibrated_without_them(
     ],
 )  # fmt: skip
 def test_an_invalid_value_is_reported_in_one_line(
-    client: TestClient, asked: Any, status: int, error: str
+    client: TestClient, body: Any, status: int, error: str
 ) -> None:
-    assert error_of(client.post("/v1/link", json=asked), status) == error
+    assert error_of(client.post("/v1/link", json=body), status) == error
 
 
 @pytest.mark.parametrize("path", ["/v1/link", "/v1/map"])
@@ -197,20 +197,20 @@ def test_an_invalid_value_is_reported_in_one_line(
 )
 def test_a_body_with_another_content_type_is_refused(client: TestClient, path: str, kind: str | None) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
-    found = client.post(path, content=b'{"mentions": ["cold"]}', headers=headers)
-    assert error_of(found, 415) == "send application/json and set the Content-Type header"
+    result = client.post(path, content=b'{"mentions": ["cold"]}', headers=headers)
+    assert error_of(result, 415) == "send application/json and set the Content-Type header"
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
 def test_variants_of_the_json_content_type_are_accepted(client: TestClient, kind: str) -> None:
-    found = client.post("/v1/link", content=b'{"mentions": ["cold"]}', headers={"Content-Type": kind})
-    assert found.status_code == 200
+    result = client.post("/v1/link", content=b'{"mentions": ["cold"]}', headers={"Content-Type": kind})
+    assert result.status_code == 200
 
 
 @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400"])
 def test_numbers_that_are_not_finite_are_refused(client: TestClient, number: bytes) -> None:
-    found = post(client, b'{"mentions": ["a"], "threshold": ' + number + b"}")
-    assert error_of(found, 422) == "threshold: Input should be a finite number"
+    result = post(client, b'{"mentions": ["a"], "threshold": ' + number + b"}")
+    assert error_of(result, 422) == "threshold: Input should be a finite number"
     assert error_of(post(client, b'{"mentions": ["a"], "k": ' + number + b"}"), 422).startswith("k: ")
 
 
@@ -229,22 +229,22 @@ def test_an_error_midway_is_the_last_line_of_a_stream(
     work = bench.service.batcher.submit
     seen = []
 
-    async def fail_later(*asked: Any) -> Any:
-        seen.append(asked)
+    async def fail_later(*arguments: Any) -> Any:
+        seen.append(arguments)
         if len(seen) > 1:
             raise TimeoutError
-        return await work(*asked)
+        return await work(*arguments)
 
     monkeypatch.setattr(bench.service.batcher, "submit", fail_later)
-    asked = {"mentions": [f"warm {number}" for number in range(100)]}
-    found = lines(bench.client.post("/v1/link", json=asked, headers=NDJSON))
-    assert len(found) == batching.BATCH_SIZE + 1
-    assert found[-1] == {"error": "no answer within 30 seconds; try again"}
+    body = {"mentions": [f"warm {number}" for number in range(100)]}
+    result = lines(bench.client.post("/v1/link", json=body, headers=NDJSON))
+    assert len(result) == batching.BATCH_SIZE + 1
+    assert result[-1] == {"error": "no answer within 30 seconds; try again"}
 
     seen.clear()
-    asked = {"mentions": [f"warmer {number}" for number in range(100)]}
-    answer = bench.client.post("/v1/link", json=asked)
-    assert error_of(answer, 503) == found[-1]["error"]
+    body = {"mentions": [f"warmer {number}" for number in range(100)]}
+    answer = bench.client.post("/v1/link", json=body)
+    assert error_of(answer, 503) == result[-1]["error"]
     assert answer.headers["retry-after"] == "5"
 
 
@@ -252,26 +252,26 @@ def test_an_error_midway_is_the_last_line_of_a_stream(
 
 
 def test_a_concept_is_shown_with_its_names_and_neighbours(client: TestClient) -> None:
-    found = client.get("/v1/concepts/mesh:D1?neighbours=2").json()
+    result = client.get("/v1/concepts/mesh:D1?neighbours=2").json()
 
-    assert (found["concept_id"], found["types"], found["sources"]) == ("mesh:D1", ["T047"], ["MSH", "NCI"])
-    assert found["names"] == [
+    assert (result["concept_id"], result["types"], result["sources"]) == ("mesh:D1", ["T047"], ["MSH", "NCI"])
+    assert result["names"] == [
         {"name": "Cardiac infarction", "sources": ["MSH"]},
         {"name": "Heart attack", "sources": ["MSH"]},
         {"name": "Myocardial infarction", "sources": ["NCI"]},
     ]
-    assert (found["name_count"], found["aliases"]) == (3, ["mesh:D9"])
-    assert len(found["neighbours"]) == 2
-    assert found["neighbours"][0]["score"] >= found["neighbours"][1]["score"]
-    assert "mesh:D1" not in [near["concept_id"] for near in found["neighbours"]]
+    assert (result["name_count"], result["aliases"]) == (3, ["mesh:D9"])
+    assert len(result["neighbours"]) == 2
+    assert result["neighbours"][0]["score"] >= result["neighbours"][1]["score"]
+    assert "mesh:D1" not in [near["concept_id"] for near in result["neighbours"]]
 
 
 @pytest.mark.parametrize("concept_id", ["mesh:D9", "MSH:D1", "MESH:D1"])
 def test_a_concept_is_found_by_alias_and_by_any_spelling_of_its_prefix(
     client: TestClient, concept_id: str
 ) -> None:
-    found = client.get(f"/v1/concepts/{concept_id}?neighbours=0").json()
-    assert (found["concept_id"], found["neighbours"]) == ("mesh:D1", [])
+    result = client.get(f"/v1/concepts/{concept_id}?neighbours=0").json()
+    assert (result["concept_id"], result["neighbours"]) == ("mesh:D1", [])
 
 
 @pytest.mark.parametrize("concept_id", ["mesh:D3", "../../etc/passwd", "%2e%2e/x", "x" * 150])
@@ -280,9 +280,9 @@ def test_an_unknown_concept_is_not_found(client: TestClient, concept_id: str) ->
 
 
 def test_names_are_found_by_prefix(client: TestClient) -> None:
-    found = client.get("/v1/search", params={"prefix": "C"}).json()["results"]
+    result = client.get("/v1/search", params={"prefix": "C"}).json()["results"]
 
-    assert [(row["matched_name"], row["concept_id"]) for row in found] == [
+    assert [(row["matched_name"], row["concept_id"]) for row in result] == [
         ("Cardiac infarction", "mesh:D1"),
         ("Chest pain", "hp:2"),
         ("cold", "hp:1"),
@@ -306,21 +306,21 @@ def test_a_search_refuses_unknown_filters_like_linking(
 
 
 def test_identifiers_are_found_by_prefix(client: TestClient) -> None:
-    found = client.get("/v1/search", params={"prefix": "MESH:D"}).json()["results"]
-    assert [row["concept_id"] for row in found] == ["mesh:D1", "mesh:D2"]
+    result = client.get("/v1/search", params={"prefix": "MESH:D"}).json()["results"]
+    assert [row["concept_id"] for row in result] == ["mesh:D1", "mesh:D2"]
 
 
 def test_a_map_has_the_nearest_names_of_a_mention(client: TestClient) -> None:
-    found = client.post("/v1/map", json={"mention": "hart atack", "names": 5}).json()
+    result = client.post("/v1/map", json={"mention": "hart atack", "names": 5}).json()
 
-    assert len(found["points"]) == 5
-    assert found["points"][0]["name"] == "Heart attack"
-    assert [point["score"] for point in found["points"]] == sorted(
-        (point["score"] for point in found["points"]), reverse=True
+    assert len(result["points"]) == 5
+    assert result["points"][0]["name"] == "Heart attack"
+    assert [point["score"] for point in result["points"]] == sorted(
+        (point["score"] for point in result["points"]), reverse=True
     )
-    assert 0 <= found["explained"][1] <= found["explained"][0] <= 1
-    assert (found["x"], found["y"]) >= (0, 0)
-    cold = next(point for point in found["points"] if point["name"] in ("Cold", "cold", "Common cold"))
+    assert 0 <= result["explained"][1] <= result["explained"][0] <= 1
+    assert (result["x"], result["y"]) >= (0, 0)
+    cold = next(point for point in result["points"] if point["name"] in ("Cold", "cold", "Common cold"))
     assert cold["concept_ids"] in (["hp:1", "mesh:D2"], ["mesh:D2"])
     assert error_of(client.post("/v1/map", json={"mention": "x" * 101}), 422)
 
@@ -329,11 +329,11 @@ def test_a_map_has_the_nearest_names_of_a_mention(client: TestClient) -> None:
 
 
 def test_the_version_describes_linkers_and_limits(client: TestClient) -> None:
-    found = client.get("/v1/version").json()
+    result = client.get("/v1/version").json()
 
-    assert found["sapbert"] == __version__
-    assert found["limits"] == {"body_bytes": 100_000, "mentions": 200, "mention_characters": 100}
-    assert found["linkers"][0] == {
+    assert result["sapbert"] == __version__
+    assert result["limits"] == {"body_bytes": 100_000, "mentions": 200, "mention_characters": 100}
+    assert result["linkers"][0] == {
         "name": "disease",
         "title": "Disease",
         "fingerprint": "f00d",
@@ -345,7 +345,7 @@ def test_the_version_describes_linkers_and_limits(client: TestClient) -> None:
         "types": ["T033", "T047", "T184"],
         "calibrated": False,
     }
-    assert found["linkers"][1]["name"] == "drug"
+    assert result["linkers"][1]["name"] == "drug"
 
 
 def test_a_service_is_ready_until_it_is_overloaded(make_bench: MakeBench) -> None:

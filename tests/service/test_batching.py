@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """Doubles texts, once it may, and keeps what it was given at a time."""
+    """Doubles texts, once it is released, and records its batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -43,7 +43,7 @@ def run(scenario: Callable[[Batcher], Awaitable[T]], sizes: list[int] | None = N
 
 
 async def occupy(batcher: Batcher, worker: Worker) -> asyncio.Future[Sequence[str]]:
-    """Keep the thread busy with one request, until the worker may go on."""
+    """Keep the thread busy with one request, until the worker is released."""
     worker.may.clear()
     first = asyncio.ensure_future(batcher.submit("k", ["first"], worker))
     while not worker.batches:
@@ -82,8 +82,8 @@ def test_a_batch_is_bounded_unless_a_single_request_is_larger() -> None:
 
     async def scenario(batcher: Batcher) -> None:
         first = await occupy(batcher, worker)
-        asked = [["a"] * (BATCH_SIZE + 1), ["b"] * 40, ["c"] * 40, ["d"] * 24]
-        tasks = [asyncio.ensure_future(batcher.submit("k", items, worker)) for items in asked]
+        requests = [["a"] * (BATCH_SIZE + 1), ["b"] * 40, ["c"] * 40, ["d"] * 24]
+        tasks = [asyncio.ensure_future(batcher.submit("k", items, worker)) for items in requests]
         await asyncio.sleep(0)
         worker.may.set()
         await asyncio.gather(first, *tasks)
@@ -155,13 +155,13 @@ def test_a_function_can_be_called_on_the_linking_thread() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.lists(st.text(max_size=3), min_size=1, max_size=90))))
 @settings(max_examples=30)
-def test_every_request_gets_its_own_results(asked: list[tuple[str, list[str]]]) -> None:
+def test_every_request_gets_its_own_results(requests: list[tuple[str, list[str]]]) -> None:
     def worker(key: str) -> Callable[[list[str]], list[str]]:
         return lambda texts: [key + text for text in texts]
 
     async def scenario(batcher: Batcher) -> list[Any]:
-        return await asyncio.gather(*(batcher.submit(key, items, worker(key)) for key, items in asked))
+        return await asyncio.gather(*(batcher.submit(key, items, worker(key)) for key, items in requests))
 
     assert [list(answer) for answer in run(scenario)] == [
-        [key + item for item in items] for key, items in asked
+        [key + item for item in items] for key, items in requests
     ]

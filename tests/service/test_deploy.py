@@ -1,4 +1,4 @@
-"""What lies in deploy/: commands that this package understands, of files and extras that there are."""
+"""The files in deploy/: their commands are valid, and the files and extras that they name exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.service.page.conftest import serving
 __all__ = ["sapbert"]
 ROOT = Path(__file__).parents[2]
 UNIT = (ROOT / "deploy" / "sapbert.service").read_text()
-# One instruction a line, without comments.
+# One instruction per line, without comments.
 DOCKERFILE = re.sub(r"^#.*\n|\\\n", "", (ROOT / "deploy" / "Dockerfile").read_text(), flags=re.MULTILINE)
 PORT = "8000"
 
@@ -30,7 +30,7 @@ def instructions(name: str) -> list[str]:
 
 
 def command(name: str) -> list[str]:
-    """The list of words that an instruction ends with."""
+    """The JSON list at the end of an instruction."""
     [line] = instructions(name)
     words: list[str] = json.loads(line[line.index("[") :])
     return words
@@ -38,7 +38,7 @@ def command(name: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing came along: what starts is refused at the last moment."""
+    """Remove the bundled index, so that a valid command fails only when it opens the index."""
     monkeypatch.setenv(VARIABLE, str(tmp_path))
 
 
@@ -61,24 +61,24 @@ def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
 
 
 def test_the_image_requires_keys_unless_without_keys_is_given(sapbert: Sapbert) -> None:
-    program, *told = command("ENTRYPOINT")
+    program, *arguments = command("ENTRYPOINT")
     assert program == "sapbert"
-    assert "other machines can reach 0.0.0.0, and no API key" in refused(sapbert(*told))
-    assert "no default index is installed" in refused(sapbert(*told, "--without-keys"))
-    assert "service.toml: cannot be read" in refused(sapbert(*told, "/nowhere/service.toml"))
+    assert "other machines can reach 0.0.0.0, and no API key" in refused(sapbert(*arguments))
+    assert "no default index is installed" in refused(sapbert(*arguments, "--without-keys"))
+    assert "service.toml: cannot be read" in refused(sapbert(*arguments, "/nowhere/service.toml"))
 
 
 def test_the_health_check_of_the_image_reports_the_health_of_the_service(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    program, *told = command("HEALTHCHECK")
+    program, *arguments = command("HEALTHCHECK")
     assert program == "python"
-    assert PORT in told[-1]
+    assert PORT in arguments[-1]
     assert instructions("EXPOSE") == [PORT]
 
     def check(port: str) -> int:
-        words = [word.replace(PORT, port) for word in told]
+        words = [word.replace(PORT, port) for word in arguments]
         return subprocess.run([sys.executable, *words], capture_output=True, check=False).returncode
 
     with serving(make_bench().app) as address:
@@ -89,6 +89,6 @@ def test_the_health_check_of_the_image_reports_the_health_of_the_service(
 
 def test_the_systemd_unit_has_a_valid_command(sapbert: Sapbert) -> None:
     [line] = re.findall(r"^ExecStart=(.*)$", UNIT, flags=re.MULTILINE)
-    program, *told = shlex.split(line)
+    program, *arguments = shlex.split(line)
     assert Path(program).name == "sapbert"
-    assert "no default index is installed" in refused(sapbert(*told))
+    assert "no default index is installed" in refused(sapbert(*arguments))

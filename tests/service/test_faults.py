@@ -1,4 +1,4 @@
-"""Clients that are slow, broken or hostile, over real sockets; the next one is answered as before."""
+"""Slow, broken and hostile clients over real sockets; later requests are still answered."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Service:
             yield connection
 
     def send(self, data: bytes, *, half_close: bool = False) -> bytes:
-        """Send bytes and return all that comes back until the service closes the connection."""
+        """Send bytes and return the answer until the service closes the connection."""
         with self.connect() as connection:
             try:
                 connection.sendall(data)
@@ -77,9 +77,9 @@ def service(make_bench: MakeBench) -> Iterator[Service]:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             thread = threading.Thread(target=server.run, args=([listener],))
             thread.start()
-            found = Service(server, listener)
-            assert found.lives()
-            yield found
+            result = Service(server, listener)
+            assert result.lives()
+            yield result
             server.should_exit = True
             thread.join(10)
             assert not thread.is_alive()
@@ -107,12 +107,12 @@ def test_an_invalid_body_is_refused_and_the_service_continues(
     assert service.lives()
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_a_body_of_fifty_megabytes_is_refused_before_it_is_read(service: Service, told: bool) -> None:
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_body_of_fifty_megabytes_is_refused_before_it_is_read(service: Service, declared: bool) -> None:
     with service.connect() as connection:
-        length = b"Content-Length: 52428800" if told else b"Transfer-Encoding: chunked"
+        length = b"Content-Length: 52428800" if declared else b"Transfer-Encoding: chunked"
         connection.sendall(b"POST /v1/link HTTP/1.1\r\nHost: x\r\n" + length + b"\r\n\r\n")
-        piece = b"x" * 65_536 if told else b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+        piece = b"x" * 65_536 if declared else b"10000\r\n" + b"x" * 65_536 + b"\r\n"
         sent = 0
         try:
             while sent < 50 << 20:
@@ -122,7 +122,7 @@ def test_a_body_of_fifty_megabytes_is_refused_before_it_is_read(service: Service
             pass
         else:
             assert b" 413 " in read_all(connection)
-    # The sockets of both sides hold a few megabytes; the rest was never taken.
+    # Socket buffers take a few megabytes; the rest was never read.
     assert sent < 50 << 20
     assert service.lives()
 

@@ -34,12 +34,12 @@ def test_a_search_finds_the_same_names_as_a_linear_scan(rows: list[Row], prefix:
         served = served_of(rows, Path(folder) / "bench")
         names = sorted({(fold(row[1]).encode(), row[0]) for row in rows})
 
-        found = lookup.search(served, prefix, limit=100)
+        result = lookup.search(served, prefix, limit=100)
 
         wanted = fold(prefix).encode()
         expected = dict.fromkeys(concept for name, concept in names if wanted and name.startswith(wanted))
-        assert [row.concept_id for row in found] == list(expected)
-        assert all(fold(row.matched_name).startswith(fold(prefix)) for row in found)
+        assert [row.concept_id for row in result] == list(expected)
+        assert all(fold(row.matched_name).startswith(fold(prefix)) for row in result)
         for skip in range(4):
             rest = lookup.search(served, prefix, limit=2, skip=skip)
             assert [row.concept_id for row in rest] == list(expected)[skip : skip + 2]
@@ -60,13 +60,13 @@ def test_a_concept_has_the_names_of_the_vocabulary(rows: list[Row]) -> None:
             number = served.concept_number(concept)
             assert number is not None
 
-            found = lookup.describe_concept(served, number, neighbours=3)
+            result = lookup.describe_concept(served, number, neighbours=3)
 
             own = [row for row in rows if row[0] == concept]
-            assert sorted(fold(name.name) for name in found.names) == sorted({fold(row[1]) for row in own})
-            assert found.name_count == len(found.names)
-            assert set(found.sources) == {row[2] for row in own} - {""}
-            assert len(found.neighbours) == min(3, len({row[0] for row in rows}) - 1)
+            assert sorted(fold(name.name) for name in result.names) == sorted({fold(row[1]) for row in own})
+            assert result.name_count == len(result.names)
+            assert set(result.sources) == {row[2] for row in own} - {""}
+            assert len(result.neighbours) == min(3, len({row[0] for row in rows}) - 1)
 
 
 @given(st.integers(min_value=1, max_value=12), st.integers(min_value=0, max_value=2**32 - 1))

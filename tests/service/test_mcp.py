@@ -13,7 +13,7 @@ from sapbert.service.state import State
 
 @pytest.fixture
 def call(make_state: Callable[..., State]) -> Callable[..., Any]:
-    """Call a tool as a language model would; the answer, or the text of an error."""
+    """Call a tool like a language model; return the answer, or the text of an error."""
 
     def run(name: str, **arguments: Any) -> Any:
         async def ask() -> Any:
@@ -41,12 +41,12 @@ def test_there_are_three_read_only_tools(make_state: Callable[..., State]) -> No
 
 
 def test_mentions_are_linked(call: Callable[..., Any]) -> None:
-    found = call("link", mentions=["hart atack", "COLD", ""], k=2)["result"]
+    result = call("link", mentions=["hart atack", "COLD", ""], k=2)["result"]
 
-    assert [answer["mention"] for answer in found] == ["hart atack", "COLD", ""]
-    assert found[0]["candidates"][0]["concept_id"] == "mesh:D1"
-    assert [row["concept_id"] for row in found[1]["candidates"]] == ["hp:1", "mesh:D2"]
-    assert found[2]["candidates"] == []
+    assert [answer["mention"] for answer in result] == ["hart atack", "COLD", ""]
+    assert result[0]["candidates"][0]["concept_id"] == "mesh:D1"
+    assert [row["concept_id"] for row in result[1]["candidates"]] == ["hp:1", "mesh:D2"]
+    assert result[2]["candidates"] == []
     assert (
         call("link", mentions=["aspirin"], linker="drug")["result"][0]["candidates"][0]["matched_by"]
         == "exact"

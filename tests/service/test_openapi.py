@@ -1,4 +1,4 @@
-"""The description of the API, and the API held to it by made-up requests."""
+"""The OpenAPI description, checked with generated requests."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ def test_answers_conform_to_the_openapi_schema(described: Any, path: str, method
 
 
 def test_every_operation_is_described_with_examples(client: TestClient) -> None:
-    found = client.get("/v1/openapi.json").json()
+    result = client.get("/v1/openapi.json").json()
 
-    assert set(found["paths"]) == {path for path, _ in OPERATIONS}
-    for operations in found["paths"].values():
+    assert set(result["paths"]) == {path for path, _ in OPERATIONS}
+    for operations in result["paths"].values():
         for operation in operations.values():
             assert operation["summary"]
-    schemas = found["components"]["schemas"]
+    schemas = result["components"]["schemas"]
     for name in ("LinkRequest", "LinkAnswer", "Candidate", "MapRequest", "ErrorMessage"):
         assert schemas[name]["examples"], name
 
 
 def test_documented_bounds_match_the_schema(client: TestClient) -> None:
-    found = client.get("/v1/openapi.json").json()
+    result = client.get("/v1/openapi.json").json()
     link, drawn = (
-        found["components"]["schemas"][name]["properties"] for name in ("LinkRequest", "MapRequest")
+        result["components"]["schemas"][name]["properties"] for name in ("LinkRequest", "MapRequest")
     )
     search, concept = (
-        {told["name"]: told["schema"] for told in found["paths"][path]["get"]["parameters"]}
+        {parameter["name"]: parameter["schema"] for parameter in result["paths"][path]["get"]["parameters"]}
         for path in ("/v1/search", "/v1/concepts/{concept_id}")
     )
     max_values = {link[name]["maxItems"] for name in ("types", "sources", "prefixes")}

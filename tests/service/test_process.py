@@ -1,4 +1,4 @@
-"""The service as a process: started, told to reload, killed in parts and stopped."""
+"""The service as a process: start, reload, killed workers and stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 60
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index whose encoder the processes below know how to open; to be read only."""
+    """An index with an encoder that the processes can open; tests must not change it."""
     return index_in(tmp_path_factory.mktemp("process"))
 
 
@@ -62,12 +62,12 @@ class Process:
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         if not path.exists():
             pytest.skip("this system does not list the children of a process")
-        # Besides workers there is one that cleans up after them.
+        # Besides the workers there is a resource tracker.
         workers = map(int, path.read_text().split())
         return {pid for pid in workers if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
     def read_log(self, text: str, times: int = 1) -> str:
-        """Read the log until a line has this text, and return that line; so many times."""
+        """Read the log until a text has occurred this many times; return the last line."""
         assert self.process.stderr is not None
         while times:
             line = self.process.stderr.readline()
@@ -179,7 +179,7 @@ def test_open_requests_are_answered_before_the_service_stops(
         connection.putheader("Content-Type", "application/json")
         connection.putheader("Content-Length", str(len(body)))
         connection.endheaders(body[:-1])
-        # The request is begun: the service waits for its last byte.
+        # The request has started: the service waits for its last byte.
         while "in_flight 2" not in process.ask("/metrics"):
             pass
         process.process.send_signal(signal.SIGTERM)
@@ -206,5 +206,5 @@ def test_mcp_works_over_standard_input(index: Path) -> None:
         async with Client(stdio_client(command)) as client:
             return await client.call_tool("link", {"mentions": ["cold"]})
 
-    found = anyio.run(ask)
-    assert found.structured_content["result"][0]["candidates"][0]["concept_id"] == "hp:1"
+    result = anyio.run(ask)
+    assert result.structured_content["result"][0]["candidates"][0]["concept_id"] == "hp:1"

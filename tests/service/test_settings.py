@@ -40,22 +40,22 @@ def test_a_configuration_has_linkers_keys_and_limits(tmp_path: Path) -> None:
         """,
     )
 
-    found = load_settings(path)
+    result = load_settings(path)
 
-    assert list(found.linkers) == ["mesh", "hpo"]
-    assert found.linkers["mesh"] == LinkerSettings(
+    assert list(result.linkers) == ["mesh", "hpo"]
+    assert result.linkers["mesh"] == LinkerSettings(
         index=tmp_path / "mesh-index", title="MeSH 2026", calibration=tmp_path / "calibration.json"
     )
-    assert found.linkers["hpo"].index == Path("/indexes/hpo")
-    assert found.linkers["hpo"].mentions == tmp_path / "train.tsv"
-    assert found.limits == Limits(mentions=5, seconds=2.0)
-    assert found.keys == {"alice": KeySettings(sha256=DIGEST, mentions_per_second=7.5)}
-    assert found.public_url == "https://example.org/link"
+    assert result.linkers["hpo"].index == Path("/indexes/hpo")
+    assert result.linkers["hpo"].mentions == tmp_path / "train.tsv"
+    assert result.limits == Limits(mentions=5, seconds=2.0)
+    assert result.keys == {"alice": KeySettings(sha256=DIGEST, mentions_per_second=7.5)}
+    assert result.public_url == "https://example.org/link"
 
 
 def test_a_single_index_is_named_after_its_folder(tmp_path: Path) -> None:
-    found = load_settings(tmp_path / "my index (new)")
-    assert found.linkers == {"my-index-new": LinkerSettings(index=tmp_path / "my index (new)")}
+    result = load_settings(tmp_path / "my index (new)")
+    assert result.linkers == {"my-index-new": LinkerSettings(index=tmp_path / "my index (new)")}
 
 
 def test_the_bundled_index_is_named_default(tmp_path: Path) -> None:

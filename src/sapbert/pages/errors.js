@@ -6,7 +6,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const element = (id) => document.getElementById(id);
 const [search, kind, dictionary, count, links, more] =
   ["search", "kind", "dictionary", "count", "links", "more"].map(element);
-let found = [];
+let matching = [];
 
 /** An element with text, or with children; null and "" are left out. */
 function make(tag, content, looks) {
@@ -16,7 +16,7 @@ function make(tag, content, looks) {
   return made;
 }
 
-const own = () => data.dictionaries[dictionary.selectedIndex];
+const selectedDictionary = () => data.dictionaries[dictionary.selectedIndex];
 
 /** Searchable text of a link; computed once, so that typing stays fast. */
 function haystack(link, concepts) {
@@ -70,18 +70,18 @@ function gold(id, concept) {
 
 function showMore() {
   const shown = links.childElementCount;
-  const { concepts } = own();
-  links.append(...found.slice(shown, shown + STEP).map((link) => card(link, concepts)));
-  more.hidden = links.childElementCount >= found.length;
+  const { concepts } = selectedDictionary();
+  links.append(...matching.slice(shown, shown + STEP).map((link) => card(link, concepts)));
+  more.hidden = links.childElementCount >= matching.length;
 }
 
 function filter() {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const { links: all, concepts } = own();
-  found = all.filter((link) => (!kind.value || link.kind === kind.value)
+  const { links: all, concepts } = selectedDictionary();
+  matching = all.filter((link) => (!kind.value || link.kind === kind.value)
     && words.every((word) => haystack(link, concepts).includes(word)));
-  const mentions = found.reduce((sum, link) => sum + link.times, 0);
-  count.textContent = `${found.length.toLocaleString("en")} links, ${mentions.toLocaleString("en")} mentions`;
+  const mentions = matching.reduce((sum, link) => sum + link.times, 0);
+  count.textContent = `${matching.length.toLocaleString("en")} links, ${mentions.toLocaleString("en")} mentions`;
   for (const button of document.querySelectorAll("[data-kind] button")) {
     button.setAttribute("aria-pressed", String(button.textContent === kind.value));
   }

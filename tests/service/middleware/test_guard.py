@@ -26,23 +26,23 @@ HEADERS = {
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """What the log says, line by line."""
-    found: list[str] = []
+    """The lines of the log."""
+    result: list[str] = []
 
     class Kept(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            found.append(self.format(record))
+            result.append(self.format(record))
 
     handler = Kept()
     handler.setFormatter(JsonFormatter(texts=False))
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
-    yield found
+    yield result
     LOGGER.removeHandler(handler)
 
 
 async def answer(app: ASGIApp, messages: Sequence[Message], **scope: Any) -> list[Message]:
-    """Give an application a request message by message; after the last, nothing more comes."""
+    """Send a request to an application message by message; after the last one, nothing arrives."""
     waiting = iter(messages)
     sent: list[Message] = []
 
@@ -54,7 +54,7 @@ async def answer(app: ASGIApp, messages: Sequence[Message], **scope: Any) -> lis
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asked = {
+    complete_scope = {
         "type": "http",
         "method": "POST",
         "path": "/v1/link",
@@ -62,11 +62,11 @@ async def answer(app: ASGIApp, messages: Sequence[Message], **scope: Any) -> lis
         "headers": [],
         **scope,
     }
-    await app(asked, receive, send)
+    await app(complete_scope, receive, send)
     return sent
 
 
-# Too much
+# Limits
 
 
 def test_a_body_with_a_too_large_content_length_is_not_read(make_bench: MakeBench) -> None:
@@ -173,7 +173,7 @@ def test_a_client_that_does_not_read_is_disconnected(make_bench: MakeBench, logg
     assert json.loads(logged[-1])["status"] == 499
 
 
-# Every answer
+# All answers
 
 
 @pytest.mark.parametrize("path", ["/v1/health", "/v1/nothing", "/v1/version", "/metrics"])
@@ -188,11 +188,11 @@ def test_every_answer_has_a_request_id_and_security_headers(bench: Bench, path: 
 
 @pytest.mark.parametrize("path", ["/", "/page/app.js", "/v1/health", "/v1/search?prefix=c", "/reconcile"])
 def test_head_is_answered_like_get_without_a_body(bench: Bench, logged: list[str], path: str) -> None:
-    asked, whole = bench.client.head(path), bench.client.get(path)
+    head, get = bench.client.head(path), bench.client.get(path)
 
-    assert (asked.status_code, asked.content) == (200, b"")
+    assert (head.status_code, head.content) == (200, b"")
     for name in ("content-length", "content-type"):
-        assert asked.headers[name] == whole.headers[name]
+        assert head.headers[name] == get.headers[name]
     assert [json.loads(line)["method"] for line in logged] == ["HEAD", "GET"]
 
 
@@ -218,12 +218,12 @@ def test_an_internal_error_is_logged_and_not_disclosed(
         raise OSError("/secret/path: Jane Doe")
 
     monkeypatch.setattr(bench.service.state.linkers["new"].linker, "link", fail)
-    found = bench.client.post("/v1/link", json={"mentions": ["Jane Doe"]})
+    result = bench.client.post("/v1/link", json={"mentions": ["Jane Doe"]})
 
-    assert "internal error" in error_of(found, 500)
+    assert "internal error" in error_of(result, 500)
     line = json.loads(logged[-1])
     assert (line["level"], line["error"], line["status"]) == ("error", "OSError", 500)
-    assert line["id"] == found.headers["x-request-id"]
+    assert line["id"] == result.headers["x-request-id"]
     assert any("test_guard.py" in frame and frame.endswith(" fail") for frame in line["at"])
     assert "Jane" not in logged[-1]
     assert "secret" not in logged[-1]
@@ -312,8 +312,8 @@ def test_a_request_refused_before_routing_is_logged_with_its_route(
 
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[" * 100_000])
 def test_invalid_json_is_reported(bench: Bench, body: bytes) -> None:
-    found = bench.client.post("/v1/link", content=body, headers={"Content-Type": "application/json"})
-    assert error_of(found, 400) == "the body is not valid JSON"
+    result = bench.client.post("/v1/link", content=body, headers={"Content-Type": "application/json"})
+    assert error_of(result, 400) == "the body is not valid JSON"
 
 
 def test_an_error_may_have_a_retry_after_header() -> None:

@@ -1,4 +1,4 @@
-"""Who may ask, and how much."""
+"""API keys and their limits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ASKED = {"mentions": ["cold"]}
 )
 def test_without_keys_an_unknown_host_name_is_refused(make_bench: MakeBench, host: str, status: int) -> None:
     bench = make_bench(public_url="https://link.example.org")
-    found = bench.client.post("/v1/link", json={"mentions": ["cold"]}, headers={"Host": host})
-    assert found.status_code == status
+    result = bench.client.post("/v1/link", json={"mentions": ["cold"]}, headers={"Host": host})
+    assert result.status_code == status
 
 
 def test_a_valid_key_gives_access(make_bench: MakeBench, key: str) -> None:
@@ -54,9 +54,9 @@ def test_without_a_key_requests_are_refused(
 ) -> None:
     client = with_key(make_bench, key).client
     encoded = {name.encode(): value.encode() for name, value in headers.items()}
-    found = client.request("POST" if path == "/v1/link" else "GET", path, headers=encoded)
-    assert error_of(found, 401) == error
-    assert found.headers["www-authenticate"] == "Bearer"
+    result = client.request("POST" if path == "/v1/link" else "GET", path, headers=encoded)
+    assert error_of(result, 401) == error
+    assert result.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize("path", ["/v1/health", "/v1/ready", "/reconcile", "/reconcile/drug"])
@@ -80,10 +80,10 @@ def test_a_key_in_the_url_is_accepted_only_for_reconciliation(make_bench: MakeBe
 
 def test_a_key_has_its_own_limits(make_bench: MakeBench, key: str) -> None:
     client = with_key(make_bench, key, mentions_per_second=0.001).client
-    asked = {"mentions": ["cold"] * 50}
+    body = {"mentions": ["cold"] * 50}
 
-    assert client.post("/v1/link", json=asked, headers=bearer(key)).status_code == 200
-    late = client.post("/v1/link", json=asked, headers=bearer(key))
+    assert client.post("/v1/link", json=body, headers=bearer(key)).status_code == 200
+    late = client.post("/v1/link", json=body, headers=bearer(key))
 
     assert error_of(late, 429) == "this key is limited to 0.001 mentions per second"
     assert int(late.headers["retry-after"]) == pytest.approx(49_001, abs=2)

@@ -13,7 +13,7 @@ DIGEST = "0" * 64
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -56,11 +56,11 @@ def test_a_list_longer_than_the_rate_delays_the_next_request() -> None:
     st.floats(min_value=0.1, max_value=100),
     st.lists(st.tuples(st.floats(min_value=0, max_value=5), st.integers(1, 50)), max_size=60),
 )
-def test_on_average_the_rate_is_not_exceeded(rate: float, asked: list[tuple[float, int]]) -> None:
+def test_on_average_the_rate_is_not_exceeded(rate: float, requests: list[tuple[float, int]]) -> None:
     clock = Clock()
     quota = KeyQuota(KeySettings(sha256=DIGEST, mentions_per_second=rate), clock)
     spent = last = 0
-    for wait, cost in asked:
+    for wait, cost in requests:
         clock.now += wait
         if let_in(quota, cost):
             spent, last = spent + cost, cost

@@ -1,4 +1,4 @@
-"""The page of a service on a free port, opened in a browser that is watched."""
+"""The review page of a service on a free port, in a browser whose errors are recorded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def serving(app: ASGIApp) -> Iterator[str]:
-    """Serve an application, and say where."""
+    """Serve an application and yield its URL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
@@ -34,32 +34,32 @@ def serving(app: ASGIApp) -> Iterator[str]:
 
 
 class Window:
-    """A browser's window, with storage of its own, and what went wrong in it."""
+    """A browser context with its own storage, and the errors that occurred in it."""
 
     def __init__(self, browser: Browser, address: str, **options: Any) -> None:
         self.address = address
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
         self.context = browser.new_context(**options)
         self.context.set_default_timeout(10_000)
 
     def open(self) -> Page:
-        """Open the page in a new tab; a request to elsewhere, or a word in its console, is a complaint."""
+        """Open the page in a new tab; console messages and requests to other hosts are recorded as errors."""
         page = self.context.new_page()
         page.on("console", lambda message: self._hear(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("dialog", lambda dialog: self.errors.append(dialog.message))
         page.on("request", self._watch)
         page.goto(self.address)
         return page
 
     def _hear(self, words: str) -> None:
-        # The browser's own words for an answer like 401 or 503; what the page makes of it is looked at.
+        # The browser's own message for answers like 401 or 503; tests check how the page handles them.
         if not words.startswith("Failed to load resource"):
-            self.complaints.append(words)
+            self.errors.append(words)
 
     def _watch(self, request: Any) -> None:
         if not request.url.startswith((f"{self.address}/", "blob:")):
-            self.complaints.append(request.url)
+            self.errors.append(request.url)
 
 
 OpenWindow = Callable[..., Window]
@@ -67,14 +67,14 @@ OpenWindow = Callable[..., Window]
 
 @pytest.fixture(scope="module")
 def address(make_bench: MakeBench) -> Iterator[str]:
-    """Where a service with two tiny linkers listens."""
-    with serving(make_bench().app) as found:
-        yield found
+    """URL of a service with two tiny linkers."""
+    with serving(make_bench().app) as result:
+        yield result
 
 
 @pytest.fixture
 def window(browser: Browser, address: str) -> Iterator[OpenWindow]:
-    """Open a window; at the end, nothing may have gone wrong in it."""
+    """Open a window; fail at the end if errors occurred in it."""
     opened: list[Window] = []
 
     def make(to: str = address, **options: Any) -> Window:
@@ -84,10 +84,10 @@ def window(browser: Browser, address: str) -> Iterator[OpenWindow]:
     yield make
     for one in opened:
         one.context.close()
-    assert [words for one in opened for words in one.complaints] == []
+    assert [words for one in opened for words in one.errors] == []
 
 
 @pytest.fixture
 def page(window: OpenWindow) -> Page:
-    """The page, in a window of its own."""
+    """The page in a new window."""
     return window().open()

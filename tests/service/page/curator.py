@@ -1,4 +1,4 @@
-"""What a curator does on the page, and sees of it."""
+"""Actions of a curator on the review page, and what the page shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MENTIONS = "Heart attack\ncold\nchest pains\npurple elephant"
 
 
 def link(page: Page, text: str = MENTIONS) -> None:
-    """Paste a list, and wait until the last of it is linked."""
+    """Paste a list, and wait until all of it is linked."""
     page.locator("#text").fill(text)
     page.get_by_role("button", name="Link", exact=True).click()
     page.locator("#candidates li").first.wait_for()
@@ -26,22 +26,22 @@ def link(page: Page, text: str = MENTIONS) -> None:
 
 
 def linked(page: Page) -> None:
-    """Wait until all is linked."""
+    """Wait until all mentions are linked."""
     page.locator("#list[aria-busy=false]").wait_for(state="attached")
 
 
 def current(page: Page) -> str:
-    """The mention that is looked at."""
+    """The current mention."""
     return page.locator("#mention").inner_text()
 
 
 def decided(page: Page) -> str:
-    """How much of the list is decided."""
+    """The progress text."""
     return page.locator("#decided").inner_text()
 
 
 def names(page: Page) -> list[str]:
-    """The candidates that are seen, by preferred name."""
+    """Preferred names of the visible candidates."""
     return page.locator("#candidates .name").all_inner_texts()
 
 
@@ -52,14 +52,14 @@ def press(page: Page, *keys: str) -> None:
 
 
 def download(page: Page, button: str) -> str:
-    """What a button lets the browser save."""
+    """The content of the file that a button downloads."""
     with page.expect_download() as started:
         page.get_by_role("button", name=button, exact=True).click()
     return started.value.path().read_bytes().decode()
 
 
 def downloaded_rows(page: Page) -> list[dict[str, str]]:
-    """The rows of the CSV that is downloaded."""
+    """The rows of the downloaded CSV."""
     return list(csv.DictReader(io.StringIO(download(page, "CSV"), newline="")))
 
 

@@ -1,4 +1,4 @@
-"""The page as files: what is served, with which headers, and nothing besides."""
+"""The files of the review page and their headers."""
 
 from __future__ import annotations
 

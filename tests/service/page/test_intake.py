@@ -1,4 +1,4 @@
-"""What people paste and drop, what may be in it, and a service that does not answer."""
+"""Input of the review page: pasted lists, files, unusual content, and a service that fails."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_no_script_can_turn_text_into_markup(window: OpenWindow) -> None:
     page.locator("#start").wait_for()
     script = "() => { try { document.body.innerHTML = '<b>x</b>' } catch (error) { return error.name } }"
     assert page.evaluate(script) == "TypeError"
-    assert "TrustedHTML" in opened.complaints.pop()
+    assert "TrustedHTML" in opened.errors.pop()
 
 
 def test_requests_are_retried_under_overload_and_failures_are_shown(page: Page) -> None:
@@ -165,13 +165,13 @@ def test_requests_are_retried_under_overload_and_failures_are_shown(page: Page) 
         {"status": 200, "body": '{"mention": "Heart attack", "candidates": []}\n{"error": "too slow"}\n'},
         {"status": 500, "body": '{"error": "internal error"}'},
     ]
-    asked: list[list[str]] = []
+    requests: list[list[str]] = []
 
     def answer(route: Any) -> None:
         mentions = route.request.post_data_json["mentions"]
         # The page may ask for the mention that is looked at, at any time between.
         if len(mentions) > 1:
-            asked.append(mentions)
+            requests.append(mentions)
         if len(mentions) > 1 and answers:
             route.fulfill(**answers.pop(0))
         else:
@@ -184,8 +184,8 @@ def test_requests_are_retried_under_overload_and_failures_are_shown(page: Page) 
     assert not page.get_by_text("Linking\u2026").is_visible()
     page.get_by_role("button", name="Continue").click()
     curator.linked(page)
-    assert asked[0] == asked[1] == ["Heart attack", "cold", "chest pains"]
-    assert asked[2] == asked[3] == ["cold", "chest pains"]
+    assert requests[0] == requests[1] == ["Heart attack", "cold", "chest pains"]
+    assert requests[2] == requests[3] == ["cold", "chest pains"]
 
 
 def test_a_late_answer_does_not_change_the_selected_candidate(page: Page) -> None:

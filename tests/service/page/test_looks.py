@@ -1,4 +1,4 @@
-"""The page on a phone, in the dark, without a mouse, for those who hear it, and with a very long list."""
+"""The review page on a phone, in dark mode, without a mouse, for screen readers, and with a long list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNNAMED = """() => [...document.querySelectorAll(
 DANGLING = """() => ["for", "aria-labelledby", "aria-controls", "aria-activedescendant"]
   .flatMap((name) => [...document.querySelectorAll(`[${name}]`)].map((one) => one.getAttribute(name)))
   .filter((id) => document.querySelectorAll(`[id="${id}"]`).length !== 1)"""
-# By WCAG's contrast of text and what is behind it: 4.5, and 3 where text is large.
+# Contrast required by WCAG: 4.5, or 3 for large text.
 FAINT = """() => {
   const rgb = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const linear = (value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
@@ -46,7 +46,7 @@ FAINT = """() => {
 
 
 def views(page: Page) -> Iterator[str]:
-    """Go through all that can be seen, and say where it is."""
+    """Open every view and yield its name."""
     page.locator("#start").wait_for()
     yield "start"
     page.locator("#text").fill("id,diagnosis,a very long name of a column\n1,cold,2\n2,chest pains,3")

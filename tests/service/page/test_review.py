@@ -1,4 +1,4 @@
-"""The page as a curator uses it: by keyboard and mouse, from a list to a file of decisions."""
+"""Review of a list by keyboard and mouse, until the decisions are downloaded."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def test_the_list_is_filtered_and_sorted(page: Page) -> None:
 
 def test_candidates_show_confidence_score_and_matched_name(page: Page) -> None:
     sure = {"concept_id": "x:1", "preferred_name": "Coryza", "matched_name": "cold", "types": ["T047"]}
-    found = {**sure, "score": 0.876, "confidence": 0.914, "matched_by": "hybrid"}
-    answer = json.dumps({"mention": "colds", "candidates": [found, {**found, "confidence": None}]})
+    result = {**sure, "score": 0.876, "confidence": 0.914, "matched_by": "hybrid"}
+    answer = json.dumps({"mention": "colds", "candidates": [result, {**result, "confidence": None}]})
     page.route("**/v1/link*", lambda route: route.fulfill(body=answer))
     curator.link(page, "colds")
 
@@ -209,8 +209,8 @@ def test_the_map_shows_the_names_near_a_mention(page: Page) -> None:
 
     assert points.count() == 7  # names that fold alike are one
     assert page.locator("#map text.mention").text_content() == "chest pains"
-    own = page.locator("#map circle.own").get_attribute("aria-label") or ""
-    assert own.startswith("Chest pain \u2014 Chest pain hp:2, score 0.")
+    label = page.locator("#map circle.own").get_attribute("aria-label") or ""
+    assert label.startswith("Chest pain \u2014 Chest pain hp:2, score 0.")
     points.first.focus()
     curator.press(page, "ArrowRight", "Enter")
     page.locator("#concept-name").wait_for()

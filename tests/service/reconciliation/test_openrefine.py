@@ -1,4 +1,4 @@
-"""What OpenRefine asks, as it asks it."""
+"""Requests as OpenRefine sends them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.service import schemas
 from tests.service.conftest import Bench, MakeBench
 
 REQUESTS = sorted((GOLDEN / "openrefine").glob("*.http"))
-"""As OpenRefine composes them (StandardReconConfig, and its suggest widget), with invented content."""
+"""Requests as composed by OpenRefine (StandardReconConfig and its suggest widget), with invented content."""
 ANSWERS = {
     "extend-columns": (schemas.EXTENDED, "name"),
     "manifest": (schemas.MANIFEST, "T033"),
@@ -29,11 +29,11 @@ ANSWERS = {
     "suggest-search-for-match": (schemas.SUGGESTED_CONCEPTS, "hp:2"),
     "suggest-type": (schemas.SUGGESTED, "T033"),
 }
-"""The shape of each answer and the first identifier in it; a preview is a page."""
+"""Schema of each answer and its first identifier; a preview is an HTML page."""
 
 
 def first_of(answer: Any) -> Any:
-    """The first identifier of whatever an answer lists."""
+    """The first identifier in an answer."""
     listed = [answer.get("q0", answer).get(name) for name in ("result", "properties", "meta", "defaultTypes")]
     return next(filter(None, listed))[0]["id"]
 
@@ -60,7 +60,7 @@ def test_there_are_recorded_requests_of_openrefine() -> None:
 
 
 def test_jsonp_is_not_supported(client: TestClient) -> None:
-    """OpenRefine asks for one only where a service cannot be reached without, as this one can."""
+    """OpenRefine uses JSONP only if a service is not reachable otherwise."""
     for path in ("/reconcile", "/reconcile/disease/properties", "/reconcile/disease/suggest/type"):
         answer = client.get(path, params={"prefix": "T", "callback": "alert"})
         assert answer.headers["content-type"] == "application/json"

@@ -40,15 +40,15 @@ def ids(result: list[dict[str, Any]]) -> list[str]:
 
 
 def test_results_are_keyed_by_query_name(client: TestClient) -> None:
-    found = ask(client, {"q0": {"query": "hart atack"}, "q1": {"query": "cold", "limit": 3}})
+    answer = ask(client, {"q0": {"query": "hart atack"}, "q1": {"query": "cold", "limit": 3}})
 
-    assert list(found) == ["q0", "q1"]
-    first = found["q0"]["result"][0]
+    assert list(answer) == ["q0", "q1"]
+    first = answer["q0"]["result"][0]
     assert (first["id"], first["match"]) == ("mesh:D1", False)
     assert first["type"] == [{"id": "T047", "name": "T047"}]
     assert first["description"] == "matched name: Heart attack"
     assert 0 < first["score"] < 100
-    scores = [candidate["score"] for candidate in found["q1"]["result"]]
+    scores = [candidate["score"] for candidate in answer["q1"]["result"]]
     assert len(scores) == 3
     assert scores == sorted(scores, reverse=True)
 
@@ -65,20 +65,20 @@ def test_only_a_name_of_a_single_concept_is_a_match(client: TestClient) -> None:
 
 def test_an_identifier_finds_its_concept(client: TestClient) -> None:
     for query in ("mesh:D1", "MESH:D1", "mesh:D9"):
-        found = best(client, query=query, limit=2)
-        assert (found[0]["id"], found[0]["score"], found[0]["match"]) == ("mesh:D1", 100.0, True)
-        assert len(found) <= 2
-        assert ids(found).count("mesh:D1") == 1
+        answer = best(client, query=query, limit=2)
+        assert (answer[0]["id"], answer[0]["score"], answer[0]["match"]) == ("mesh:D1", 100.0, True)
+        assert len(answer) <= 2
+        assert ids(answer).count("mesh:D1") == 1
 
 
-@pytest.mark.parametrize("wanted", ["T033", ["T033"], [{"id": "T033", "name": "Finding"}]])
-def test_types_filter_candidates(client: TestClient, wanted: Any) -> None:
-    assert ids(best(client, query="cold", type=wanted, type_strict="should")) == ["hp:1"]
+@pytest.mark.parametrize("types", ["T033", ["T033"], [{"id": "T033", "name": "Finding"}]])
+def test_types_filter_candidates(client: TestClient, types: Any) -> None:
+    assert ids(best(client, query="cold", type=types, type_strict="should")) == ["hp:1"]
 
 
-@pytest.mark.parametrize("wanted", ["", [], [""]])
-def test_an_empty_type_does_not_filter(client: TestClient, wanted: Any) -> None:
-    assert best(client, query="cold", type=wanted) == best(client, query="cold")
+@pytest.mark.parametrize("types", ["", [], [""]])
+def test_an_empty_type_does_not_filter(client: TestClient, types: Any) -> None:
+    assert best(client, query="cold", type=types) == best(client, query="cold")
 
 
 def test_any_of_several_types_matches_unless_all_are_required(client: TestClient) -> None:
@@ -108,9 +108,9 @@ def test_known_properties_filter_candidates(client: TestClient) -> None:
     ],
 )
 def test_a_query_without_candidates_does_not_affect_others(client: TestClient, query: dict[str, Any]) -> None:
-    found = ask(client, {"bad": query, "good": {"query": "heart attack"}})
-    assert found["bad"] == {"result": []}
-    assert found["good"]["result"][0]["id"] == "mesh:D1"
+    answer = ask(client, {"bad": query, "good": {"query": "heart attack"}})
+    assert answer["bad"] == {"result": []}
+    assert answer["good"]["result"][0]["id"] == "mesh:D1"
 
 
 @given(
@@ -125,10 +125,10 @@ def test_a_query_without_candidates_does_not_affect_others(client: TestClient, q
 )
 @settings(max_examples=30)
 def test_every_query_has_a_valid_result(make_bench: MakeBench, queries: dict[str, Any]) -> None:
-    found = ask(make_bench().client, queries)
-    assert list(found) == list(queries)
+    answer = ask(make_bench().client, queries)
+    assert list(answer) == list(queries)
     for name, query in queries.items():
-        scores = [candidate["score"] for candidate in found[name]["result"]]
+        scores = [candidate["score"] for candidate in answer[name]["result"]]
         assert scores == sorted(scores, reverse=True)
         assert len(scores) <= query.get("limit", 5)
 
@@ -143,9 +143,9 @@ def test_a_batch_has_the_same_results_as_single_queries(client: TestClient) -> N
 
 def test_queries_in_the_url_are_answered(client: TestClient) -> None:
     queries = json.dumps({"q0": {"query": "heart attack"}})
-    found = client.get("/reconcile/disease", params={"queries": queries}).json()
-    jsonschema.validate(found, schemas.RESULTS)
-    assert found["q0"]["result"][0]["id"] == "mesh:D1"
+    answer = client.get("/reconcile/disease", params={"queries": queries}).json()
+    jsonschema.validate(answer, schemas.RESULTS)
+    assert answer["q0"]["result"][0]["id"] == "mesh:D1"
 
 
 @pytest.mark.parametrize(
@@ -184,11 +184,11 @@ def test_a_batch_above_the_limit_is_refused(client: TestClient) -> None:
 
 
 def test_the_manifest_follows_the_protocol(client: TestClient) -> None:
-    found = client.get("/reconcile/drug").json()
+    answer = client.get("/reconcile/drug").json()
 
-    jsonschema.validate(found, schemas.MANIFEST)
-    assert (found["name"], found["serviceVersion"], found["batchSize"]) == ("Drug", __version__, MAX_BATCH)
-    assert "authentication" not in found
+    jsonschema.validate(answer, schemas.MANIFEST)
+    assert (answer["name"], answer["serviceVersion"], answer["batchSize"]) == ("Drug", __version__, MAX_BATCH)
+    assert "authentication" not in answer
     assert client.get("/reconcile").json()["name"] == "Disease"
     assert client.get("/reconcile").json()["defaultTypes"][0] == {"id": "T033", "name": "T033"}
     assert error_of(client.get("/reconcile/food"), 404)
@@ -197,8 +197,8 @@ def test_the_manifest_follows_the_protocol(client: TestClient) -> None:
 def test_every_url_of_the_manifest_is_answered(client: TestClient) -> None:
     manifest = client.get("/reconcile").json()
     for kind, place in manifest["suggest"].items():
-        found = client.get(place["service_url"] + place["service_path"], params={"prefix": "a"}).json()
-        jsonschema.validate(found, schemas.SUGGESTED_CONCEPTS if kind == "entity" else schemas.SUGGESTED)
+        answer = client.get(place["service_url"] + place["service_path"], params={"prefix": "a"}).json()
+        jsonschema.validate(answer, schemas.SUGGESTED_CONCEPTS if kind == "entity" else schemas.SUGGESTED)
     place = manifest["extend"]["propose_properties"]
     jsonschema.validate(
         client.get(place["service_url"] + place["service_path"], params={"type": "T047"}).json(),
@@ -231,9 +231,9 @@ def test_a_manifest_requested_with_a_key_has_the_key_in_its_urls(make_bench: Mak
 
 
 def test_cross_origin_requests_are_allowed(client: TestClient) -> None:
-    asked = {"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "POST"}
+    headers = {"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "POST"}
     for path in ("/reconcile", "/reconcile/disease", "/reconcile/disease/suggest/entity"):
-        allowed = client.options(path, headers=asked)
+        allowed = client.options(path, headers=headers)
         assert allowed.status_code == 204
         assert allowed.headers["access-control-allow-origin"] == "*"
         assert "POST" in allowed.headers["access-control-allow-methods"]
@@ -243,9 +243,9 @@ def test_cross_origin_requests_are_allowed(client: TestClient) -> None:
 
 
 def suggested(client: TestClient, kind: str, **params: Any) -> list[dict[str, Any]]:
-    found = client.get(f"/reconcile/disease/suggest/{kind}", params=params).json()
-    jsonschema.validate(found, schemas.SUGGESTED_CONCEPTS if kind == "entity" else schemas.SUGGESTED)
-    result: list[dict[str, Any]] = found["result"]
+    answer = client.get(f"/reconcile/disease/suggest/{kind}", params=params).json()
+    jsonschema.validate(answer, schemas.SUGGESTED_CONCEPTS if kind == "entity" else schemas.SUGGESTED)
+    result: list[dict[str, Any]] = answer["result"]
     return result
 
 
@@ -254,8 +254,8 @@ def test_concepts_are_suggested_by_prefix(client: TestClient) -> None:
     assert ids(suggested(client, "entity", prefix="co", cursor=1)) == ["mesh:D2"]
     assert ids(suggested(client, "entity", prefix="co", type="T033")) == ["hp:1"]
     assert ids(suggested(client, "entity", prefix="mesh:D1")) == ["mesh:D1"]
-    found = suggested(client, "entity", prefix="heart a")[0]
-    assert (found["description"], found["notable"]) == ("Heart attack", [{"id": "T047", "name": "T047"}])
+    answer = suggested(client, "entity", prefix="heart a")[0]
+    assert (answer["description"], answer["notable"]) == ("Heart attack", [{"id": "T047", "name": "T047"}])
 
 
 def test_the_nearest_concepts_are_suggested_if_no_name_has_the_prefix(client: TestClient) -> None:
@@ -276,21 +276,21 @@ def test_types_and_properties_are_suggested(client: TestClient) -> None:
 
 
 def test_data_is_extended_with_properties_of_concepts(client: TestClient) -> None:
-    asked = {
+    body = {
         "ids": ["mesh:D9", "nothing:1"],
         "properties": [{"id": "name"}, {"id": "source"}, {"id": "alias"}, {"id": "x"}],
     }
-    found = client.post("/reconcile", data={"extend": json.dumps(asked)}).json()
+    answer = client.post("/reconcile", data={"extend": json.dumps(body)}).json()
 
-    jsonschema.validate(found, schemas.EXTENDED)
-    assert [column["id"] for column in found["meta"]] == ["name", "source", "alias", "x"]
-    assert found["rows"]["mesh:D9"] == {
+    jsonschema.validate(answer, schemas.EXTENDED)
+    assert [column["id"] for column in answer["meta"]] == ["name", "source", "alias", "x"]
+    assert answer["rows"]["mesh:D9"] == {
         "name": [{"str": "Cardiac infarction"}, {"str": "Heart attack"}, {"str": "Myocardial infarction"}],
         "source": [{"str": "MSH"}, {"str": "NCI"}],
         "alias": [{"str": "mesh:D9"}],
         "x": [],
     }
-    assert found["rows"]["nothing:1"] == {"name": [], "source": [], "alias": [], "x": []}
+    assert answer["rows"]["nothing:1"] == {"name": [], "source": [], "alias": [], "x": []}
 
 
 class _Tags(HTMLParser):

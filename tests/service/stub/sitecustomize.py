@@ -1,4 +1,4 @@
-"""SearchResult first by the processes that tests start: gives them an encoder that takes no torch to make."""
+"""Imported at startup by the processes of the tests: replaces the encoder by one that needs no model."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ def open_ngrams(folder: Path, **_options: object) -> NgramEncoder:
     return NgramEncoder(int((folder / "dimension.txt").read_text()))
 
 
-onnx.OnnxEncoder.open = open_ngrams  # type: ignore[method-assign, assignment]  # that is the point
+onnx.OnnxEncoder.open = open_ngrams  # type: ignore[method-assign, assignment]  # a deliberate patch

@@ -45,8 +45,8 @@ export const concept = async (linker, id, signal) => {
 };
 
 export const search = async (linker, prefix, { types, prefixes }, signal) => {
-  const wanted = Object.entries({ type: types, namespace: prefixes }).filter(([, value]) => value);
-  const values = { linker, prefix, limit: 12, ...Object.fromEntries(wanted) };
+  const filters = Object.entries({ type: types, namespace: prefixes }).filter(([, value]) => value);
+  const values = { linker, prefix, limit: 12, ...Object.fromEntries(filters) };
   return (await (await request(urlOf("v1/search", values), { signal })).json()).results;
 };
 

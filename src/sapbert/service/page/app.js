@@ -79,8 +79,8 @@ function showWork(worklist) {
   find("mention").focus();
 }
 
-function begin(given) {
-  const worklist = new Worklist({ ...given, id: String(Math.random()), linker: find("linker").value });
+function begin(input) {
+  const worklist = new Worklist({ ...input, id: String(Math.random()), linker: find("linker").value });
   if (!worklist.items.length) return notice("This column is empty. Choose another.");
   work.stored = worklist.saveList();
   if (!work.stored) notice(TOO_LARGE);

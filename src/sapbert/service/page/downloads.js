@@ -32,10 +32,10 @@ function inputNames(columns) {
 }
 
 function fieldsOf({ decision, rejected }) {
-  const found = decision?.candidate;
-  const words = decision === null ? "" : found ? "accepted" : "NIL";
-  const values = FIELDS.slice(2, 7).map((field) => found?.[field]);
-  return [words, found ? found.concept_id : decision && "NIL", ...values, rejected.join(" ")];
+  const candidate = decision?.candidate;
+  const state = decision === null ? "" : candidate ? "accepted" : "NIL";
+  const values = FIELDS.slice(2, 7).map((field) => candidate?.[field]);
+  return [state, candidate ? candidate.concept_id : decision && "NIL", ...values, rejected.join(" ")];
 }
 
 /** SSSOM/TSV: accepted candidates, rejected candidates and NIL. */
@@ -57,16 +57,16 @@ export function sssomOf(worklist, about) {
 
 function mappingsOf({ text, decision, rejected, candidates }, source) {
   const label = text.replace(/\s+/gu, " ");
-  const row = (modifier, object, found) => [
-    label, "rdfs literal", "skos:exactMatch", modifier, object, found?.preferred_name,
+  const row = (modifier, object, candidate) => [
+    label, "rdfs literal", "skos:exactMatch", modifier, object, candidate?.preferred_name,
     "semapv:ManualMappingCuration", source,
     // SSSOM requires a similarity between 0 and 1; a concept selected by hand has none.
-    found?.score == null ? "" : Math.min(Math.max(found.score, 0), 1), found?.score == null ? "" : "cosine",
-    found?.matched_name,
+    candidate?.score == null ? "" : Math.min(Math.max(candidate.score, 0), 1), candidate?.score == null ? "" : "cosine",
+    candidate?.matched_name,
   ];
-  const found = decision?.candidate;
+  const candidate = decision?.candidate;
   return [
-    ...(decision === null ? [] : [row("", found?.concept_id ?? "sssom:NoTermFound", found)]),
+    ...(decision === null ? [] : [row("", candidate?.concept_id ?? "sssom:NoTermFound", candidate)]),
     ...rejected.map((id) => row("Not", id, candidates?.find((one) => one.concept_id === id))),
   ];
 }

@@ -120,6 +120,6 @@ function preview(input) {
   const first = rows.slice(0, PREVIEW_ROWS);
   const body = first.map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value))));
   find("preview").replaceChildren(make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body));
-  const words = `${quantity(rows.length, "row")}, first ${PREVIEW_ROWS} shown.`;
-  find("previewed").textContent = rows.length > PREVIEW_ROWS ? words : "";
+  const summary = `${quantity(rows.length, "row")}, first ${PREVIEW_ROWS} shown.`;
+  find("previewed").textContent = rows.length > PREVIEW_ROWS ? summary : "";
 }

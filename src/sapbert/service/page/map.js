@@ -16,20 +16,20 @@ export function drawMap(map, mention, concept, open) {
   const height = Math.round(Math.min(460, Math.max(300, width * 0.6)));
   const place = scale([map, ...map.points], width, height);
   const points = map.points.map((point) =>
-    ({ ...point, at: place(point), own: point.concept_ids.includes(concept) }));
+    ({ ...point, at: place(point), highlighted: point.concept_ids.includes(concept) }));
   const [x, y] = place(map);
   const occupied = [];
   const name = title(occupied, [x, y, mention], width);
-  const own = points.filter((point) => point.own).map((point) => label(occupied, point, width));
+  const highlighted = points.filter((point) => point.highlighted).map((point) => label(occupied, point, width));
   occupied.push(...points.map(({ at: [left, top] }) => [left - 5, top - 5, left + 5, top + 5]));
-  const others = points.filter((point) => !point.own).toSorted((one, other) => other.score - one.score);
-  const words = [...own, ...others.map((point) => label(occupied, point, width))];
+  const others = points.filter((point) => !point.highlighted).toSorted((one, other) => other.score - one.score);
+  const labels = [...highlighted, ...others.map((point) => label(occupied, point, width))];
   const dots = points.map((point, number) => dot(point, number === 0, open));
   frame.replaceChildren(draw("svg", {
     viewBox: `0 0 ${width} ${height}`, width, height,
     role: "group", "aria-label": `Names nearest to ${mention}`, onkeydown: (event) => onKey(event, dots),
   },
-    ...words.filter(Boolean), ...dots,
+    ...labels.filter(Boolean), ...dots,
     draw("path", { class: "mention", d: `M${x},${y - 8}l8,8l-8,8l-8,-8z` }), name));
   const share = Math.round(100 * map.explained.reduce((sum, one) => sum + one, 0));
   find("map-text").textContent = `Nearby names have similar meanings. The map shows ${share} % of the variance.`;
@@ -56,7 +56,7 @@ function title(occupied, [x, y, mention], width) {
 }
 
 /** The label of a name, right or left of its point; null if there is no room. */
-function label(occupied, { at: [x, y], name, own }, width) {
+function label(occupied, { at: [x, y], name, highlighted }, width) {
   const text = short(name);
   const wide = text.length * LETTER;
   for (const [start, anchor] of [[x + 10, "start"], [x - 10 - wide, "end"]]) {
@@ -64,7 +64,7 @@ function label(occupied, { at: [x, y], name, own }, width) {
     if (start < 2 || start + wide > width - 2 || occupied.some((other) => overlap(box, other))) continue;
     occupied.push(box);
     const side = anchor === "end" ? x - 10 : x + 10;
-    return draw("text", { class: own ? "own" : "", x: side, y: y + 4, "text-anchor": anchor }, text);
+    return draw("text", { class: highlighted ? "own" : "", x: side, y: y + 4, "text-anchor": anchor }, text);
   }
   return null;
 }
@@ -72,13 +72,13 @@ function label(occupied, { at: [x, y], name, own }, width) {
 const overlap = ([left, top, right, bottom], other) =>
   left < other[2] && other[0] < right && top < other[3] && other[1] < bottom;
 
-function dot({ at: [x, y], name, preferred_name, concept_ids, score, own }, first, open) {
-  const words = `${name} \u2014 ${preferred_name} ${concept_ids[0]}, score ${score.toFixed(2)}`;
-  const showName = () => { find("map-text").textContent = words; };
+function dot({ at: [x, y], name, preferred_name, concept_ids, score, highlighted }, first, open) {
+  const description = `${name} \u2014 ${preferred_name} ${concept_ids[0]}, score ${score.toFixed(2)}`;
+  const showName = () => { find("map-text").textContent = description; };
   const choose = () => open(concept_ids[0]);
   return draw("circle", {
-    class: own ? "own" : "", cx: x, cy: y, r: own ? 6 : 4.5,
-    role: "button", tabindex: first ? 0 : -1, "aria-label": words,
+    class: highlighted ? "own" : "", cx: x, cy: y, r: highlighted ? 6 : 4.5,
+    role: "button", tabindex: first ? 0 : -1, "aria-label": description,
     onmouseenter: showName, onfocus: showName, onclick: choose,
   });
 }

@@ -35,9 +35,9 @@ export class Picker {
     }
   }
 
-  #show(found) {
-    this.#results = found;
-    const rows = found.map((one, number) => make("li", {
+  #show(results) {
+    this.#results = results;
+    const rows = results.map((one, number) => make("li", {
       role: "option", id: `result-${number}`, "aria-selected": "false",
       onmousedown: (event) => event.preventDefault(), // keep the focus in the field, which else closes the list
       onclick: () => this.#pick(number),
@@ -48,8 +48,8 @@ export class Picker {
     this.#box.replaceChildren(...(rows.length ? rows : [none]));
     this.#box.hidden = false;
     this.#field.setAttribute("aria-expanded", "true");
-    announce(quantity(found.length, "concept"));
-    if (found.length) this.#select(0);
+    announce(quantity(results.length, "concept"));
+    if (results.length) this.#select(0);
   }
 
   #select(number) {

@@ -51,25 +51,25 @@ function messageFor({ problem, candidates, rejected }, shown, stopped) {
     ? "All candidates are rejected. Search for another concept, or choose NIL." : "";
 }
 
-function card(item, found, at, marked, acts) {
-  const rejected = item.rejected.includes(found.concept_id);
-  const accepted = item.decision?.candidate?.concept_id === found.concept_id;
-  const name = found.preferred_name || found.concept_id;
-  const button = (label, pressed, act, words) => make("button", {
+function card(item, candidate, at, marked, acts) {
+  const rejected = item.rejected.includes(candidate.concept_id);
+  const accepted = item.decision?.candidate?.concept_id === candidate.concept_id;
+  const name = candidate.preferred_name || candidate.concept_id;
+  const button = (label, pressed, act, description) => make("button", {
     type: "button", class: label.toLowerCase(), onclick: act,
-    "aria-pressed": String(pressed), "aria-label": `${words} ${name}`,
+    "aria-pressed": String(pressed), "aria-label": `${description} ${name}`,
   }, label);
   const classes = ["candidate", marked && "marked", rejected && "rejected", accepted && "chosen"];
   return make("li", { class: classes.filter(Boolean).join(" "), "aria-current": marked ? "true" : null },
     at < 9 ? make("kbd", { title: `Press ${at + 1} to accept` }, String(at + 1)) : make("span"),
     make("div", { class: "what" },
-      link(name, () => acts.open(found.concept_id), "name"), " ",
-      make("code", {}, found.concept_id), " ", ...tags(found),
-      make("p", { class: "by" }, ...matchOf(found))),
-    scores(found),
+      link(name, () => acts.open(candidate.concept_id), "name"), " ",
+      make("code", {}, candidate.concept_id), " ", ...tags(candidate),
+      make("p", { class: "by" }, ...matchOf(candidate))),
+    scores(candidate),
     make("div", { class: "acts" },
-      button("Accept", accepted, () => acts.accept(found), "Accept"),
-      button("Reject", rejected, () => acts.reject(found), rejected ? "Do not reject" : "Reject")));
+      button("Accept", accepted, () => acts.accept(candidate), "Accept"),
+      button("Reject", rejected, () => acts.reject(candidate), rejected ? "Do not reject" : "Reject")));
 }
 
 function matchOf({ matched_by, matched_name, preferred_name }) {
