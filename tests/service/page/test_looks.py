@@ -158,7 +158,9 @@ def test_only_visible_rows_of_a_long_list_are_drawn(window: OpenWindow) -> None:
     )
     page.get_by_role("button", name="Link", exact=True).click()
     page.get_by_text("Linking stopped").wait_for()
-    curator.expect(page.locator("#none")).to_have_text("Not linked. Press Continue at the top.")
+    curator.expect(page.locator("#none")).to_have_text(
+        "Not linked because of an error. Press Continue, or reload the page."
+    )
 
     assert page.locator("#decided").inner_text() == "0 of 20,000 decided"
     assert curator.listed(page).count() < 50

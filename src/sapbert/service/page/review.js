@@ -9,6 +9,7 @@ const MATCH_KINDS = {
   hand: "selected by hand",
 };
 const NO_MENTION = "No mention matches the filter. Change the filter of the list.";
+const NOT_LINKED = "Not linked because of an error. Press Continue, or reload the page.";
 const SHOWN_COLUMNS = 6;
 const SHOWN_CANDIDATES = 5;
 
@@ -45,7 +46,7 @@ function originOf({ columns, column, rows }, item) {
 function messageFor({ problem, candidates, rejected }, shown, stopped) {
   if (problem) return problem;
   if (candidates === null && shown.length) return "";
-  if (candidates === null) return stopped ? "Not linked. Press Continue at the top." : "Linking\u2026";
+  if (candidates === null) return stopped ? NOT_LINKED : "Linking\u2026";
   if (!shown.length) return "No candidates. Search for a concept, or choose NIL.";
   return shown.every((one) => rejected.includes(one.concept_id))
     ? "All candidates are rejected. Search for another concept, or choose NIL." : "";
