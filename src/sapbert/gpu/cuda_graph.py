@@ -11,7 +11,9 @@ of them first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -221,10 +223,26 @@ class CudaGraphStep(Generic[Report]):
                     warm_up()
             torch.cuda.current_stream(device).wait_stream(main)
             # Errors of this thread only: another thread pins memory for the next batches meanwhile.
-            with torch.cuda.graph(graph, self._pool, main, capture_error_mode="thread_local"):
+            with (
+                _garbage_collection_paused(),
+                torch.cuda.graph(graph, self._pool, main, capture_error_mode="thread_local"),
+            ):
                 result = whole()
         self._pool = graph.pool()
         return graph, result
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Collect garbage now and not inside the block: freeing an older graph invalidates a capture."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _replay(graph: torch.cuda.CUDAGraph, _whole: Callable[[], object], result: Result) -> Result:
