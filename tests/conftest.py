@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.settings import OnError
@@ -18,6 +19,11 @@ from sapbert.vocab.writer import VocabularyWriter, write_vocabulary
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+# Set before huggingface_hub and torch are imported. Several test processes share the cores, so each uses one
+# thread for matrix products.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -59,6 +65,19 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """Return a folder that `make` fills; one test process makes it, and the others wait for it."""
+    base = factory.getbasetemp()
+    root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = root / name
+    with FileLock(root / f"{name}.lock"):
+        if not folder.exists():
+            draft = factory.mktemp(name)
+            make(draft)
+            draft.rename(folder)
+    return folder
+
+
 class Exported(NamedTuple):
     """A model folder and its export."""
 
@@ -72,8 +91,10 @@ def tiny_export(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     from sapbert.encoder.onnx_export.export import export_model
     from tests.encoder.tiny import tiny_bert
 
-    folder = tmp_path_factory.mktemp("exported")
-    export_model(tiny_bert(folder / "model"), folder / "encoder")
+    def make(folder: Path) -> None:
+        export_model(tiny_bert(folder / "model"), folder / "encoder")
+
+    folder = made_once(tmp_path_factory, "exported", make)
     return Exported(folder / "model", folder / "encoder")
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import doctest
 import pydoc
+import shutil
 from pathlib import Path
 
 import pytest
 
 import sapbert
 from sapbert import api
+from tests.conftest import Exported
 from tests.encoder.tiny import tiny_bert
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -35,8 +37,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", IN_ORDER)
 def test_the_example_of_each_function_runs(
-    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    folder: Path,
+    tiny_export: Exported,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    def copy_export(_model: str, target: Path, **_options: object) -> None:
+        shutil.copytree(tiny_export.encoder, target)
+
+    # A real export takes seconds, and tests/encoder has its tests.
+    monkeypatch.setattr("sapbert.encoder.onnx_export.export.export_model", copy_export)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("SAPBERT_HOME", str(folder / "cache"))
     [example] = [

@@ -23,6 +23,17 @@ HEAVY = {
     "uvicorn",
 }
 
+GPU_MODULES = (
+    "sapbert.training.alignment.trainer",
+    "sapbert.training.biosyn.trainer",
+    "sapbert.training.reranking.trainer",
+    "sapbert.encoder.transformer",
+    "sapbert.encoder.onnx_export.export",
+    "sapbert.gpu.stream",
+    "sapbert.tokens.tokenizer_pool",
+    "sapbert.pairs.artifact",
+)
+
 
 def run(code: str) -> str:
     """Run `code` in a fresh interpreter and return what it prints."""
@@ -60,22 +71,9 @@ def test_pairs_are_opened_where_polars_is_not_installed() -> None:
     assert run(f"{blocked}import sapbert; print(sapbert.Pairs.__name__)") == "Pairs\n"
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "sapbert.training.alignment.trainer",
-        "sapbert.training.biosyn.trainer",
-        "sapbert.training.reranking.trainer",
-        "sapbert.encoder.transformer",
-        "sapbert.encoder.onnx_export.export",
-        "sapbert.gpu.stream",
-        "sapbert.tokens.tokenizer_pool",
-        "sapbert.pairs.artifact",
-    ],
-)
-def test_gpu_machines_need_no_polars_faiss_or_typer(module: str) -> None:
+def test_gpu_machines_need_no_polars_faiss_or_typer() -> None:
     blocked = "import sys; sys.modules.update(dict.fromkeys(['polars', 'faiss', 'typer']))\n"
-    assert run(f"{blocked}import {module}; print('imported')") == "imported\n"
+    assert run(f"{blocked}import {', '.join(GPU_MODULES)}; print('imported')") == "imported\n"
 
 
 def test_public_names_are_loaded_when_they_are_first_used() -> None:

@@ -100,7 +100,7 @@ def test_vocabularies_are_merged_and_found_by_all_their_identifiers(
     assert (merged.code, merged.out) == (0, "")
     assert "joined concepts with 2 members: 1" in merged.err
     [concept] = one_json(sapbert("show", tmp_path / "merged", "RXCUI:9002", "--json"))
-    assert concept["id"] == "umls:C9000002"
+    assert concept["concept_id"] == "umls:C9000002"
     assert {"Bravolinum", "ANTIBRAVOL"} < {name["text"] for name in concept["names"]}
 
 
@@ -240,7 +240,7 @@ def test_a_concept_is_found_by_its_id_an_alias_or_a_name_in_any_case(
 def test_every_concept_of_an_ambiguous_name_is_shown(sapbert: Sapbert, vocabulary: Path) -> None:
     found = one_json(sapbert("show", vocabulary, "NOLEXA", "--json"))
 
-    assert [concept["id"] for concept in found] == ["umls:C9000002", "umls:C9000004"]
+    assert [concept["concept_id"] for concept in found] == ["umls:C9000002", "umls:C9000004"]
 
 
 # Output for programs

@@ -144,7 +144,7 @@ def test_the_default_encoder_can_be_exported_to_weights_and_evaluated(
     assert "already exported; --format huggingface" in refused(
         sapbert("export", "default", "-o", tmp_path / "again")
     )
-    assert "leave other options out" in refused(
+    assert "remove the other options" in refused(
         sapbert("export", "default", "--format", "huggingface", "--max-length", 9, "-o", tmp_path / "again")
     )
     assert left_in(tmp_path) == {"model"}

@@ -1,8 +1,7 @@
-"""Fixtures of the encoder tests: no access to the hub, one torch thread, each tiny model exported once."""
+"""Fixtures of the encoder tests: one torch thread, each tiny model exported once."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -11,9 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from sapbert.tokens.pooling import Pooling
-
-# Must be set before the test modules import huggingface_hub.
-os.environ["HF_HUB_OFFLINE"] = "1"
+from tests.conftest import made_once
 
 POOLINGS = {
     "bert": Pooling.CLS,
@@ -51,9 +48,11 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Export
 
     @cache
     def export(family: str) -> Exported:
-        folder = tmp_path_factory.mktemp(family)
-        model = FAMILIES[family](folder / "model")
-        export_model(model, folder / "onnx", pooling=POOLINGS[family], max_length=60)
-        return Exported(model, folder / "onnx")
+        def make(folder: Path) -> None:
+            model = FAMILIES[family](folder / "model")
+            export_model(model, folder / "onnx", pooling=POOLINGS[family], max_length=60)
+
+        folder = made_once(tmp_path_factory, f"exported-{family}", make)
+        return Exported(folder / "model", folder / "onnx")
 
     return export
