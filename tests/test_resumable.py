@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from sapbert.errors import ArtifactError, SapbertError
-from sapbert.resumable import changed_values, full_disk_explained, refuse_interrupted, run_folder
+from sapbert.resumable import (
+    changed_values,
+    full_disk_explained,
+    refuse_earlier_results,
+    refuse_interrupted,
+    run_folder,
+)
 
 
 def test_a_job_keeps_its_state_beside_its_target() -> None:
@@ -26,6 +32,17 @@ def test_an_interrupted_job_is_neither_continued_nor_discarded_unasked(tmp_path:
         refuse_interrupted(folder, resume=False, overwrite=False)
     refuse_interrupted(folder, resume=True, overwrite=False)
     refuse_interrupted(folder, resume=False, overwrite=True)
+
+
+def test_earlier_results_are_neither_kept_nor_discarded_unasked(tmp_path: Path) -> None:
+    folder = tmp_path / "cells"
+    refuse_earlier_results(folder, resume=False, overwrite=False)
+    folder.mkdir()
+
+    with pytest.raises(ArtifactError, match=r"cells contains results of an earlier run; .*--resume.*--over"):
+        refuse_earlier_results(folder, resume=False, overwrite=False)
+    refuse_earlier_results(folder, resume=True, overwrite=False)
+    refuse_earlier_results(folder, resume=False, overwrite=True)
 
 
 def test_changed_values_are_named_with_both_values() -> None:

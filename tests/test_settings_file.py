@@ -33,7 +33,7 @@ def test_an_unknown_key_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     path.write_text("dimension = 3\n")
 
     with pytest.raises(
-        ConfigError, match=r"settings.toml: there is no setting 'dimension'; did you mean 'dimensions'\?"
+        ConfigError, match=r"settings.toml: unknown setting 'dimension'; did you mean 'dimensions'\?"
     ):
         read_settings_file(path, ExampleSettings)
 

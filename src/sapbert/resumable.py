@@ -28,6 +28,15 @@ def refuse_interrupted(folder: Path, *, resume: bool, overwrite: bool) -> None:
         )
 
 
+def refuse_earlier_results(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse to write beside results of an earlier run, unless they are to be kept or discarded."""
+    if folder.exists() and not (resume or overwrite):
+        raise ArtifactError(
+            f"{folder} contains results of an earlier run; "
+            "give --resume to keep them and compute the missing ones, or --overwrite to start over"
+        )
+
+
 def changed_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Describe how two sets of settings differ; empty if they are equal."""
     return "; ".join(

@@ -50,7 +50,7 @@ def read_settings_file(path: Path, settings: type[Settings]) -> dict[str, Any]:
 
 
 def known_values(where: Path, values: Mapping[str, Any], settings: type[Settings]) -> dict[str, Any]:
-    """Return `values` under the current names of their fields; refuse a key that is no field of `settings`.
+    """Return `values` under the current names of their fields; refuse unknown keys.
 
     `where` is the file they come from, for messages.
     """
@@ -62,7 +62,7 @@ def known_values(where: Path, values: Mapping[str, Any], settings: type[Settings
         if name != key:
             log.warning("%s: the setting %r is now called %r", where, key, name)
         if name not in known:
-            raise ConfigError(f"{where}: there is no setting {key!r}{suggestion(key, known)}")
+            raise ConfigError(f"{where}: unknown setting {key!r}{suggestion(key, known)}")
         current[name] = value
     return _current_values(where, current, settings)
 

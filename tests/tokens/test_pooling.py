@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sapbert.tokens.pooling import Pooling, pool
+from sapbert.tokens.pooling import Pooling, PoolingName, pool
 
 
 def pool_slowly(
@@ -84,3 +86,7 @@ def test_gradients_reach_the_pooled_tokens_of_an_empty_name(pooling: Pooling) ->
     assert hidden.grad is not None
     assert torch.isfinite(hidden.grad).all()
     assert hidden.grad[0, 0].abs().sum() > 0
+
+
+def test_the_names_of_poolings_are_the_values_of_the_enum() -> None:
+    assert list(get_args(PoolingName)) == list(Pooling)

@@ -7,10 +7,8 @@ import pytest
 
 from sapbert.errors import ConfigError, FormatError
 from sapbert.settings_file import combine_settings, read_settings_file
-from sapbert.tokens.pooling import Pooling
-from sapbert.training import settings
-from sapbert.training.alignment import losses, mining
-from sapbert.training.settings import BiosynSettings, TrainSettings, with_current_names
+from sapbert.training.alignment import losses
+from sapbert.training.settings import BiosynSettings, LossName, TrainSettings, with_current_names
 
 FOLDER = Path(__file__).parents[2] / "recipes"
 OTHERS = {path for kind in ("sweep", "biosyn", "reranker") for path in FOLDER.glob(f"{kind}*.toml")}
@@ -28,7 +26,7 @@ def test_there_are_recipes_for_every_loss() -> None:
     losses_of_recipes = {
         combine_settings(read_settings_file(path, TrainSettings), {}, TrainSettings).loss for path in RECIPES
     }
-    assert losses_of_recipes == set(get_args(settings.LossName))
+    assert losses_of_recipes == set(get_args(LossName))
 
 
 def test_options_override_the_recipe_and_the_recipe_overrides_defaults() -> None:
@@ -133,9 +131,3 @@ def test_a_missing_recipe_is_refused(tmp_path: Path) -> None:
 def test_an_invalid_value_is_refused(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=name if name != "batch_size" else "batch"):
         combine_settings({name: value}, {}, TrainSettings)
-
-
-def test_choices_equal_those_of_the_modules_that_use_them() -> None:
-    assert set(get_args(settings.LossName)) == set(get_args(losses.LossName))
-    assert set(get_args(settings.Triplets)) == set(get_args(mining.Triplets))
-    assert set(get_args(settings.PoolingName)) == {pooling.value for pooling in Pooling}

@@ -174,5 +174,5 @@ def _refuse_unknown(kind: type[Any], table: object, where: str) -> None:
     known = [setting.name for setting in fields(kind)]
     for key in table if isinstance(table, dict) else ():
         if key not in known:
-            hint = suggestion(f"{where}{key}", [f"{where}{name}" for name in known])
-            raise ConfigError(f"unknown setting {where}{key}{hint}")
+            path = f"{where}{key}"
+            raise ConfigError(f"unknown setting {path!r}{suggestion(path, [where + name for name in known])}")

@@ -9,10 +9,13 @@ Only tensor methods are used, so that this module does not import torch.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+PoolingName = Literal["cls", "mean", "mean-all-tokens", "first-token", "no-special"]
+"""The values of `Pooling`, as they are written in recipes and on the command line."""
 
 
 class Pooling(StrEnum):

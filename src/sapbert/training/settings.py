@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal
 
 from sapbert.errors import ConfigError
 from sapbert.settings_file import check_types
+from sapbert.tokens.pooling import PoolingName
 
 AdapterName = Literal["none", "pfeiffer", "lora"]
 LossName = Literal["ms", "circle", "nca", "lifted", "infonce", "triplet", "cosine"]
-PoolingName = Literal["cls", "mean", "mean-all-tokens", "first-token", "no-special"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Schedule = Literal["constant", "linear"]
 Triplets = Literal["all", "hard", "semihard", "easy", "off"]

@@ -49,7 +49,9 @@ def test_a_resumed_table_is_written_again_without_measuring(
     refusal = sapbert("reproduce", "table1", *arguments, "--models", f"sapbert={models}")
     again = sapbert("reproduce", "table1", *arguments, "--models", f"sapbert={models}", "--resume")
 
-    assert "give --resume to continue it or --overwrite to start over" in refused(refusal)
+    assert "give --resume to keep them and compute the missing ones, or --overwrite to start over" in refused(
+        refusal
+    )
     assert (first.code, again.code) == (0, 0)
     assert [line.partition(",")[0] for line in first.err.splitlines()] == [
         "cell 1 of 8: exact on ncbi-disease",

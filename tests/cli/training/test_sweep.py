@@ -58,7 +58,7 @@ def test_a_sweep_is_continued_only_with_resume(sweep: SweepOf, tmp_path: Path) -
     resumed = sweep(recipe, "--resume")
     trained = sweep(recipe, "--overwrite")
 
-    assert "give --resume to continue it or --overwrite to start over" in refusal
+    assert "give --resume to keep them and compute the missing ones, or --overwrite to start over" in refusal
     assert resumed.out == first.out
     assert "cell 1 of 1" not in resumed.err
     assert "cell 1 of 1" in trained.err

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn.functional import cosine_embedding_loss, normalize
 
 from sapbert.errors import ConfigError, MissingExtraError
-from sapbert.training.alignment.losses import LossName, MultiSimilarity, make_loss
+from sapbert.training.alignment.losses import MultiSimilarity, make_loss
 from sapbert.training.alignment.mining import HardPairs, MiningSettings
+from sapbert.training.settings import LossName
 from tests.training.alignment.mined import (
     BATCHES,
     Batch,

@@ -13,7 +13,8 @@ from torch.nn.functional import normalize
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sapbert.errors import ConfigError
-from sapbert.training.alignment.mining import HardPairs, MiningSettings, Triplets, mine, pair_masks
+from sapbert.training.alignment.mining import HardPairs, MiningSettings, mine, pair_masks
+from sapbert.training.settings import Triplets
 
 KINDS: tuple[Triplets, ...] = ("all", "hard", "semihard", "easy")
 Pairs = set[tuple[int, int]]

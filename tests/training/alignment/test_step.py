@@ -18,10 +18,11 @@ from sapbert.gpu.random_state import seed_generators
 from sapbert.pairs.artifact import Pairs
 from sapbert.tokens.pooling import Pooling
 from sapbert.training.alignment.batches import PairBatch
-from sapbert.training.alignment.losses import LossName, make_loss
+from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings, mine, pair_masks
 from sapbert.training.alignment.step import AlignmentStep
 from sapbert.training.objective import StepReport
+from sapbert.training.settings import LossName
 from tests.encoder.tiny import FAMILIES
 from tests.training.alignment.test_batches import make_batches
 

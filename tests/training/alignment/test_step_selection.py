@@ -23,13 +23,14 @@ from sapbert.pairs.artifact import Pairs
 from sapbert.tokens.pooling import Pooling
 from sapbert.training.alignment import step_selection
 from sapbert.training.alignment.batches import PairBatch
-from sapbert.training.alignment.losses import LossName, make_loss
+from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings
 from sapbert.training.alignment.step import AlignmentStep
 from sapbert.training.alignment.step_selection import PrepareStep, can_capture, select_step
 from sapbert.training.alignment.trainer import train
 from sapbert.training.metrics import read_metrics
 from sapbert.training.objective import StepReport
+from sapbert.training.settings import LossName
 from tests.training.alignment.test_batches import make_batches
 from tests.training.alignment.test_trainer import CPU, assert_same_model, settings
 

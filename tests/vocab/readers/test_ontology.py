@@ -115,7 +115,7 @@ def test_a_gzipped_file_under_any_name_reads_like_the_plain_one(read: Read, tmp_
 
 def test_an_unknown_scope_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match=r"no synonym scope 'EXACT'; expected one of exact, related, narrow, broad"
+        ConfigError, match=r"unknown synonym scope 'EXACT'; expected one of exact, related, narrow, broad"
     ):
         OboSettings(scopes=("EXACT",))
 

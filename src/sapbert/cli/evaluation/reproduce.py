@@ -18,7 +18,7 @@ from sapbert.cli.output import progress_bar
 from sapbert.cli.parameters import Overwrite, PairsPath, Resume, VectorCache
 from sapbert.errors import ArtifactError, ConfigError, needing
 from sapbert.paper.settings import ProjectionSettings, SimilaritySettings
-from sapbert.resumable import refuse_interrupted
+from sapbert.resumable import refuse_earlier_results
 
 if TYPE_CHECKING:
     from sapbert.evaluation.benchmarks.loader import EvaluationSet
@@ -105,7 +105,7 @@ def table(
     sets, absent = _find_benchmarks(benchmarks)
     if not baseline_names and not named:
         raise ConfigError("nothing to evaluate: give --models or --baselines")
-    refuse_interrupted(out / CELLS, resume=resume, overwrite=overwrite)
+    refuse_earlier_results(out / CELLS, resume=resume, overwrite=overwrite)
     try:
         with progress_bar() as progress:
             runs = list(_runs(baseline_names, named, cache, progress))

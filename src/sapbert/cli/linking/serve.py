@@ -17,10 +17,11 @@ from sapbert.service.server_settings import ServerSettings
 @with_options()
 def serve(
     settings: ServerSettings,
-    what: Annotated[
+    index_or_config: Annotated[
         str,
         typer.Argument(
-            help="An index, or a TOML file that configures several.", show_default="bundled MeSH index"
+            help="Index, or a TOML file that configures several.",
+            show_default="bundled MeSH index",
         ),
     ] = DEFAULT,
     mcp: Annotated[
@@ -40,24 +41,24 @@ def serve(
         _print_key(new_key)
         return
     if mcp:
-        _serve_mcp(what, settings.threads)
+        _serve_mcp(index_or_config, settings.threads)
         return
     with needing("serve"):
         from sapbert.service.server import ServerPlan
         from sapbert.service.server import serve as run
-    run(ServerPlan(source=what, **asdict(settings)), _announce)
+    run(ServerPlan(source=index_or_config, **asdict(settings)), _announce)
 
 
 def _announce(address: str, linkers: Sequence[str]) -> None:
     typer.echo(f"{address} serving {', '.join(linkers)}; press Ctrl-C to stop", err=True)
 
 
-def _serve_mcp(what: str, threads: int | None) -> None:
+def _serve_mcp(index_or_config: str, threads: int | None) -> None:
     with needing("mcp"):
         from sapbert.service.mcp import serve_stdio
         from sapbert.service.settings import load_settings
         from sapbert.service.state import load_state
-    serve_stdio(load_state(load_settings(what), threads=threads, verify=True))
+    serve_stdio(load_state(load_settings(index_or_config), threads=threads, verify=True))
 
 
 def _print_key(name: str) -> None:

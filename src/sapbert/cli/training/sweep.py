@@ -11,7 +11,7 @@ import typer
 from sapbert.cli.parameters import Base, Out, Overwrite, PairsPath, Resume
 from sapbert.cli.training.run import training_bar
 from sapbert.errors import TrainingError, needing
-from sapbert.resumable import refuse_interrupted
+from sapbert.resumable import refuse_earlier_results
 
 
 def sweep(
@@ -40,7 +40,7 @@ def sweep(
     from sapbert.pairs.artifact import Pairs
 
     plan = read_sweep(recipe)
-    refuse_interrupted(out / CELLS, resume=resume, overwrite=overwrite)
+    refuse_earlier_results(out / CELLS, resume=resume, overwrite=overwrite)
     opened, device = Pairs.open(pairs), local_device()
     try:
         with training_bar() as on_step:

@@ -24,7 +24,7 @@ _SHOWN = 5
 
 def show(
     path: Annotated[Path, typer.Argument(help="Folder written by sapbert.", show_default=False)],
-    what: Annotated[
+    concept: Annotated[
         str | None, typer.Argument(help="Concept id (mesh:D008881) or name, to show that concept.")
     ] = None,
     json: Json = False,
@@ -37,8 +37,8 @@ def show(
     from sapbert.artifacts import load_manifest
 
     manifest = load_manifest(path)
-    if what is not None:
-        _show_concepts(path, what, as_json=json)
+    if concept is not None:
+        _show_concepts(path, concept, as_json=json)
     elif json:
         typer.echo(json_module.dumps(asdict(manifest), ensure_ascii=False))
     else:
@@ -85,14 +85,14 @@ def _show_pairs(path: Path) -> None:
         typer.echo(f"  {concept}  {pairs.names[left]}  =  {pairs.names[right]}")
 
 
-def _show_concepts(path: Path, what: str, *, as_json: bool) -> None:
+def _show_concepts(path: Path, id_or_name: str, *, as_json: bool) -> None:
     from sapbert.vocab.vocabulary import Vocabulary
 
     vocabulary = Vocabulary.open(path, verify=False)
-    by_id = vocabulary.concept(what)
-    concepts = [by_id] if by_id else vocabulary.find(what)
+    by_id = vocabulary.concept(id_or_name)
+    concepts = [by_id] if by_id else vocabulary.find(id_or_name)
     if not concepts:
-        raise SapbertError(f"{path}: no concept has the id or name {what!r}")
+        raise SapbertError(f"{path}: no concept has the id or name {id_or_name!r}")
     if as_json:
         typer.echo(json_module.dumps([asdict(concept) for concept in concepts], ensure_ascii=False))
         return

@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import inf
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Protocol, Self, get_args
 
 import torch
 from torch import Tensor
@@ -30,8 +30,7 @@ from torch.nn import functional
 
 from sapbert.errors import ConfigError, MissingExtraError, suggestion
 from sapbert.training.alignment.mining import HardPairs
-
-LossName = Literal["ms", "circle", "nca", "lifted", "infonce", "triplet", "cosine"]
+from sapbert.training.settings import LossName
 
 
 class Loss(Protocol):

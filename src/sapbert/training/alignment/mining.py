@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from sapbert.errors import ConfigError
-
-Triplets = Literal["all", "hard", "semihard", "easy", "off"]
+from sapbert.training.settings import Triplets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

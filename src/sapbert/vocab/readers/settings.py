@@ -41,7 +41,7 @@ class OboSettings:
     def __post_init__(self) -> None:
         for scope in self.scopes:
             if scope not in SCOPES:
-                raise ConfigError(f"there is no synonym scope {scope!r}; expected one of {', '.join(SCOPES)}")
+                raise ConfigError(f"unknown synonym scope {scope!r}; expected one of {', '.join(SCOPES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
