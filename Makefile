@@ -5,16 +5,19 @@ OUT := out
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check docs bench wheel lock clean
+.PHONY: help run test test-slow check docs bench wheel lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 run: $(BIN)/sapbert ## link some mentions to MeSH with the bundled encoder and index
 	$(BIN)/sapbert link "heart attack" "HCQ" "high blood sugar" -k 2 --format table
 
-test: .venv/.dev ## run the tests
+test: .venv/.dev ## run the tests, except the slow ones
 	$(BIN)/pytest -n auto --dist worksteal
+
+test-slow: .venv/.dev ## run the slow tests
+	$(BIN)/pytest -n auto --dist worksteal -m slow
 
 check: .venv/.dev ## lint, types and layers
 	$(BIN)/ruff check .

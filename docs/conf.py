@@ -32,3 +32,4 @@ autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 suppress_warnings = ["ref.python"]  # several classes have an attribute of the same name
+default_role = "code"  # single backticks in docstrings

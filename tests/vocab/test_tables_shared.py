@@ -20,6 +20,15 @@ SHARED = (
     "sdtm_ct_ncit_2025-03", "snomed_gps_2019_hl7", "snomed_ips_freeset", "symp_2026-07", "uberon_2026-04",
     "wikidata_med_en_ja",
 )  # fmt: skip
+QUICK = (
+    "doid",
+    "hpo_layperson",
+    "mesh_descriptors",
+    "orphanet_12lang_2026",
+    "pih_openmrs_concepts",
+    "symp_2026-07",
+)
+"""Tables that are read by default; the others are read by the slow tests."""
 
 
 def stated_counts(shared_data: Path) -> dict[str, tuple[int, int | None]]:
@@ -37,7 +46,9 @@ def stated_counts(shared_data: Path) -> dict[str, tuple[int, int | None]]:
     return found
 
 
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SHARED]
+)
 def test_shared_vocabularies_have_the_counts_their_readme_states(
     name: str, shared_data: Path, read: Read
 ) -> None:

@@ -231,6 +231,7 @@ def test_real_corpora_have_the_counts_of_the_papers(
 
 
 @pytest.mark.shared_data
+@pytest.mark.slow
 def test_real_chemicals_agree_except_for_ids_not_in_the_dictionary(shared_data: Path, tmp_path: Path) -> None:
     """Those built elsewhere kept fourteen mentions of concepts that were cut from the dictionary."""
     folder = shared_data / "benchmarks" / "bc5cdr-chemical"
