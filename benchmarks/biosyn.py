@@ -86,9 +86,9 @@ def main() -> None:
         work = [(name, method, seed) for name in options.sets for seed in options.seeds for method in LEARNED]
         seconds = dict(zip(work, pool.map(lambda one: trained.train(*one), work), strict=True))
         measured = pool.map(partial(trained.measure, seeds=options.seeds), options.sets)
-        for name, found in zip(options.sets, measured, strict=True):
+        for name, results in zip(options.sets, measured, strict=True):
             took = {method: [seconds[name, method, seed] for seed in options.seeds] for method in LEARNED}
-            figures[name] = {"mark": SETS[name].target, "seconds_of_training": took, **found}
+            figures[name] = {"target": SETS[name].target, "seconds_of_training": took, **results}
             write_results("biosyn", figures, PACKAGES, folder=options.out)
 
 
@@ -100,8 +100,8 @@ class Trained:
 
     def _file(self, name: str, *names: str) -> Path:
         """The first of these files that exists, in the folder of the benchmark or its parent."""
-        own = self._benchmarks / SETS[name].folder
-        return next(path for file in names for path in (own / file, own.parent / file) if path.exists())
+        folder = self._benchmarks / SETS[name].folder
+        return next(path for file in names for path in (folder / file, folder.parent / file) if path.exists())
 
     def prepare(self, name: str) -> None:
         """Read the vocabulary for BioSyn, and draw the pairs for fine-tuning."""
@@ -130,8 +130,8 @@ class Trained:
         lines: list[str] = []
         for split in splits:
             with gzip.open(self._file(name, f"{split}.tsv.gz"), "rt", encoding="utf-8") as rows:
-                header, *found = rows
-                lines += found
+                header, *body = rows
+                lines += body
         self._mentions(name).write_text("".join([header, *lines]), encoding="utf-8")
 
     def train(self, name: str, method: str, seed: str) -> float | None:
@@ -155,21 +155,23 @@ class Trained:
             method: [self._out / f"{name}-{method}-{seed}" for seed in seeds] for method in LEARNED
         }
         folder = self._benchmarks / SETS[name].folder
-        against = () if (folder / DICTIONARY).exists() else ("--dictionary", self._file(name, DICTIONARY))
-        found: dict[str, Any] = {}
+        dictionary = () if (folder / DICTIONARY).exists() else ("--dictionary", self._file(name, DICTIONARY))
+        results: dict[str, Any] = {}
         for system, models in systems.items():
-            given = [part for model in models for part in ("--model", model)]
-            kept = ("-o", self._evaluation(name, system), "--overwrite", "--json")
-            found[system] = json.loads(sapbert("evaluate", "--benchmark", folder, *against, *given, *kept))
+            model_options = [part for model in models for part in ("--model", model)]
+            output = ("-o", self._evaluation(name, system), "--overwrite", "--json")
+            results[system] = json.loads(
+                sapbert("evaluate", "--benchmark", folder, *dictionary, *model_options, *output)
+            )
         pairs = ((ZERO, PLAIN), (ZERO, BIOSYN), (PLAIN, BIOSYN))
-        found["compared"] = {
+        results["compared"] = {
             f"{first}, {second}, at {k}": sapbert(
                 "compare", *(self._evaluation(name, one) for one in (first, second)), "--k", k
             ).splitlines()
             for first, second in pairs
             for k in (1, 5)
         }
-        return found
+        return results
 
     def _mentions(self, name: str) -> Path:
         return self._out / f"{name}-mentions.tsv"

@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--step", choices=["prepare", "search"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
-        {"prepare": prepare, "search": seek}[options.step](options.work, options.names, options.mentions)
+        {"prepare": prepare, "search": search}[options.step](options.work, options.names, options.mentions)
         return
     shutil.rmtree(options.work, ignore_errors=True)
     figures: dict[str, object] = {"names": options.names, "mentions": options.mentions}
@@ -82,7 +82,7 @@ def prepare(work: Path, names: int, mentions: int) -> None:
     from sapbert.vocab.vocabulary import Vocabulary
     from sapbert.vocab.writer import write_vocabulary
 
-    begun, memory = time.perf_counter(), Memory(work)
+    start, memory = time.perf_counter(), Memory(work)
     rng = np.random.default_rng(33)
     syllables = np.array([a + b for a in "bcdfghklmnprstvz" for b in "aeiouy"])
     with write_vocabulary(work / "vocabulary", {}, InputReader()) as writer:
@@ -103,14 +103,14 @@ def prepare(work: Path, names: int, mentions: int) -> None:
     memory.at("sorting names")
     write_biosyn_dataset(vocabulary, work / "train.tsv", work / "labelled")
     shutil.rmtree(work / "vocabulary")  # room for vectors
-    tell({"seconds": round(time.perf_counter() - begun, 1), **memory.stop()})
+    print_figures({"seconds": round(time.perf_counter() - start, 1), **memory.stop()})
 
 
-class MadeVectors:
+class RandomVectors:
     """An encoder that returns random unit vectors."""
 
     dimension = 768
-    fingerprint = "made"
+    fingerprint = "random"
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -126,19 +126,21 @@ class MadeVectors:
         return vectors
 
 
-def seek(work: Path, _names: int, _mentions: int) -> None:
+def search(work: Path, _names: int, _mentions: int) -> None:
     memory = Memory(work)
-    labelled, encoder = BiosynDataset.open(work / "labelled"), MadeVectors(memory)
+    labelled, encoder = BiosynDataset.open(work / "labelled"), RandomVectors(memory)
     # Search by codes, as for a very large dictionary.
     candidates.EXACT_SEARCH_LIMIT = min(candidates.EXACT_SEARCH_LIMIT, len(labelled.name_table) - 1)
-    search, seconds, shares = CandidateSearch(labelled, work / "run", K), [], []
+    candidate_search, seconds, shares = CandidateSearch(labelled, work / "run", K), [], []
     for share in (0.5, 1.0):
-        begun, encoder.made = time.perf_counter(), 0
-        memory.at("indexing and searching spelling" if share < 1 else "the second epoch")
-        found = search.search(encoder, share)
-        seconds.append(round(time.perf_counter() - begun, 1))
-        shares.append(found.recall())
-    tell({"seconds of each epoch": seconds, "mentions with a right candidate": shares, **memory.stop()})
+        start, encoder.made = time.perf_counter(), 0
+        memory.at("building and searching the n-gram index" if share < 1 else "second epoch")
+        epoch_candidates = candidate_search.search(encoder, share)
+        seconds.append(round(time.perf_counter() - start, 1))
+        shares.append(epoch_candidates.recall())
+    print_figures(
+        {"seconds of each epoch": seconds, "mentions with a right candidate": shares, **memory.stop()}
+    )
 
 
 class Memory:
@@ -146,40 +148,40 @@ class Memory:
 
     def __init__(self, work: Path) -> None:
         self._most = 0
-        self._begun = time.monotonic()
-        self._doing = "starting"
+        self._start = time.monotonic()
+        self._activity = "starting"
         work.mkdir(parents=True, exist_ok=True)
         self._file = work / PEAK
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def at(self, doing: str) -> None:
+    def at(self, activity: str) -> None:
         """Record and print the current step."""
-        if doing != self._doing:
-            print(f"{time.monotonic() - self._begun:6.0f} s  {doing}", file=sys.stderr, flush=True)
-        self._doing = doing
+        if activity != self._activity:
+            print(f"{time.monotonic() - self._start:6.0f} s  {activity}", file=sys.stderr, flush=True)
+        self._activity = activity
 
     def _watch(self) -> None:
         while not self._done.wait(EVERY):
             lines = Path("/proc/self/status").read_text().splitlines()
-            own = next((line.split()[1] for line in lines if line.startswith("RssAnon")), "0")
-            self._most = max(self._most, int(own) << 10)
+            anonymous = next((line.split()[1] for line in lines if line.startswith("RssAnon")), "0")
+            self._most = max(self._most, int(anonymous) << 10)
             new = self._file.with_suffix(".new")
-            new.write_text(json.dumps({"doing": self._doing, **self._told()}))
+            new.write_text(json.dumps({"doing": self._activity, **self._figures()}))
             new.replace(self._file)
 
-    def _told(self) -> dict[str, float]:
+    def _figures(self) -> dict[str, float]:
         return {"peak GB without mapped files": round(self._most / GB, 2)}
 
     def stop(self) -> dict[str, float]:
         """Stop sampling and return the peak."""
         self._done.set()
         self._thread.join()
-        return self._told()
+        return self._figures()
 
 
-def tell(figures: dict[str, object]) -> None:
+def print_figures(figures: dict[str, object]) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     print(json.dumps({**figures, "peak GB": round(peak / GB, 2)}))
 

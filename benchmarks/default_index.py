@@ -68,15 +68,15 @@ LAYOUTS = {
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """An encoder that has encoded all it will be asked for."""
+class PrecomputedEncoder:
+    """An encoder with precomputed vectors of all mentions."""
 
     vectors: dict[str, NDArray[np.float32]]
     dimension: int
     fingerprint: str
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """Return what is remembered."""
+        """Return the precomputed vectors."""
         return np.array([self.vectors[name] for name in names], np.float32)
 
     def copy_to(self, folder: Path) -> None:
@@ -99,20 +99,19 @@ def main() -> None:
     _, name_table, _ = open_index(full)
     sets = {name: known(options.benchmarks / name / "dev.tsv.gz", name_table) for name in SETS}
     inverted = inverted_names(vocabulary, name_table)
-    mentions = [mention for own in (*sets.values(), inverted) for mention in own]
-    texts = sorted({mention.text for mention in mentions})
-    memory = dict(zip(texts, encoder.encode(texts), strict=True))
-    remembered = Remembered(memory, encoder.dimension, encoder.fingerprint)
-    figures = {"full": measure(full, remembered, sets, inverted)}
+    texts = sorted({mention.text for part in (*sets.values(), inverted) for mention in part})
+    vectors = dict(zip(texts, encoder.encode(texts), strict=True))
+    precomputed = PrecomputedEncoder(vectors, encoder.dimension, encoder.fingerprint)
+    figures = {"full": measure(full, precomputed, sets, inverted)}
     for name, settings in LAYOUTS.items():
-        place = options.data / "layout"
-        build_index(vocabulary, encoder, place, settings, carry_encoder=False, update=full, overwrite=True)
-        figures[name] = measure(place, remembered, sets, inverted)
-    for own in figures.values():
-        own["loss"] = {k: loss(figures["full"], own, k) for k in ("acc@1", "acc@5")}
-    tell(figures)
-    about = {"encoder": encoder.fingerprint, "vocabulary": vocabulary.fingerprint, "mark_points": TARGET}
-    write_results("default_index", {**about, "layouts": figures}, ("numpy", "faiss-cpu", "onnxruntime"))
+        folder = options.data / "layout"
+        build_index(vocabulary, encoder, folder, settings, carry_encoder=False, update=full, overwrite=True)
+        figures[name] = measure(folder, precomputed, sets, inverted)
+    for figure in figures.values():
+        figure["loss"] = {k: loss(figures["full"], figure, k) for k in ("acc@1", "acc@5")}
+    print_table(figures)
+    inputs = {"encoder": encoder.fingerprint, "vocabulary": vocabulary.fingerprint, "target_points": TARGET}
+    write_results("default_index", {**inputs, "layouts": figures}, ("numpy", "faiss-cpu", "onnxruntime"))
 
 
 def known(table: Path, name_table: NameTable) -> list[LabelledMention]:
@@ -132,14 +131,14 @@ def inverted_names(vocabulary: Vocabulary, full: NameTable) -> list[LabelledMent
     rows = left_out[np.linspace(0, len(left_out) - 1, INVERTED).astype(np.int64)].tolist()
     concepts = (full.link_concepts[full.links_of(row)] for row in rows)
     return [
-        LabelledMention(names[row], frozenset(full.concepts.take(own)))
-        for row, own in zip(rows, concepts, strict=True)
+        LabelledMention(names[row], frozenset(full.concepts.take(numbers)))
+        for row, numbers in zip(rows, concepts, strict=True)
     ]
 
 
 def measure(
     folder: Path,
-    encoder: Remembered,
+    encoder: PrecomputedEncoder,
     sets: Mapping[str, list[LabelledMention]],
     inverted: list[LabelledMention],
 ) -> dict[str, Any]:
@@ -147,13 +146,13 @@ def measure(
     index, name_table, manifest = open_index(folder, threads=1)
     cut = encoder_of_index(folder, manifest, encoder)
     linker = Linker(cut, DenseSearch(index), name_table, fingerprint=manifest.fingerprint)
-    together = [mention for own in sets.values() for mention in own]
+    together = [mention for labelled in sets.values() for mention in labelled]
     return {
         "megabytes": round(sum(file.bytes for file in manifest.files.values()) / 1e6, 1),
         "names": len(name_table),
         "recall@10": manifest.details["recall@10"],
-        "milliseconds_a_mention": _milliseconds(index, cut, together),
-        "link": {name: accuracy(linker, own) for name, own in {"all": together, **sets}.items()},
+        "milliseconds_per_mention": _milliseconds(index, cut, together),
+        "link": {name: accuracy(linker, labelled) for name, labelled in {"all": together, **sets}.items()},
         "dense": accuracy(linker, together, exact=False),
         "inverted": accuracy(linker, inverted),
     }
@@ -163,27 +162,29 @@ def accuracy(linker: Linker, mentions: Sequence[LabelledMention], *, exact: bool
     """Accuracy at 1 and 5 in percent."""
     answers = linker.link([mention.text for mention in mentions], k=5, settings=LinkSettings(exact=exact))
     right = [
-        [candidate.concept_id in mention.concept_ids for candidate in found]
-        for mention, found in zip(mentions, answers, strict=True)
+        [candidate.concept_id in mention.concept_ids for candidate in candidates]
+        for mention, candidates in zip(mentions, answers, strict=True)
     ]
-    first, fifth = (100 * np.mean([any(own[:k]) for own in right]) for k in (1, 5))
+    first, fifth = (100 * np.mean([any(row[:k]) for row in right]) for k in (1, 5))
     return {"mentions": len(mentions), "acc@1": round(float(first), 2), "acc@5": round(float(fifth), 2)}
 
 
-def loss(full: Mapping[str, Any], own: Mapping[str, Any], figure: str) -> float:
+def loss(full: Mapping[str, Any], layout: Mapping[str, Any], metric: str) -> float:
     """Loss of accuracy of a layout in points, as a mean over the benchmarks."""
-    return round(float(np.mean([full["link"][name][figure] - own["link"][name][figure] for name in SETS])), 2)
+    return round(
+        float(np.mean([full["link"][name][metric] - layout["link"][name][metric] for name in SETS])), 2
+    )
 
 
-def tell(figures: Mapping[str, dict[str, Any]]) -> None:
+def print_table(figures: Mapping[str, dict[str, Any]]) -> None:
     titles = f"{'link @1':>9}{'@5':>7}{'loss @1':>9}{'@5':>7}{'dense @1':>10}{'inverted @1':>13}"
     print(f"{'layout':<42}{'MB':>6}{'ms':>6}{titles}")
-    for name, own in figures.items():
-        all_ = own["link"]["all"]
+    for name, row in figures.items():
+        all_ = row["link"]["all"]
         print(
-            f"{name:<42}{own['megabytes']:>6.1f}{own['milliseconds_a_mention']:>6.1f}{all_['acc@1']:>9.2f}"
-            f"{all_['acc@5']:>7.2f}{own['loss']['acc@1']:>9.2f}{own['loss']['acc@5']:>7.2f}"
-            f"{own['dense']['acc@1']:>10.2f}{own['inverted']['acc@1']:>13.2f}"
+            f"{name:<42}{row['megabytes']:>6.1f}{row['milliseconds_per_mention']:>6.1f}{all_['acc@1']:>9.2f}"
+            f"{all_['acc@5']:>7.2f}{row['loss']['acc@1']:>9.2f}{row['loss']['acc@5']:>7.2f}"
+            f"{row['dense']['acc@1']:>10.2f}{row['inverted']['acc@1']:>13.2f}"
         )
 
 

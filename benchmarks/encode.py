@@ -44,7 +44,7 @@ def reference() -> Encode:
     tokenizer, model = AutoTokenizer.from_pretrained(MODEL), AutoModel.from_pretrained(MODEL).eval()
 
     def encode(names: Sequence[str]) -> Vectors:
-        found = []
+        vectors = []
         with torch.no_grad():
             for start in range(0, len(names), 2048):
                 batch = tokenizer(
@@ -56,8 +56,8 @@ def reference() -> Encode:
                 )
                 hidden = model(**batch).last_hidden_state  # (rows, 25, dim)
                 mask = batch["attention_mask"][:, :, None]
-                found.append((hidden * mask).sum(1) / mask.sum(1))
-        return torch.nn.functional.normalize(torch.cat(found)).numpy()
+                vectors.append((hidden * mask).sum(1) / mask.sum(1))
+        return torch.nn.functional.normalize(torch.cat(vectors)).numpy()
 
     return encode
 
@@ -122,12 +122,12 @@ def compare(
             took[side].append(seconds(encode, names))
             print(f"round {number + 1}, {side}: {len(names) / took[side][-1]:.0f} names/s", flush=True)
     slow = statistics.median(took["reference"])
-    found = {side: links(encode, names, mentions, concepts) for side, encode in sides.items()}
+    linked = {side: links(encode, names, mentions, concepts) for side, encode in sides.items()}
     figures: dict[str, Any] = {"names": len(names), "rounds": rounds, "mentions": len(mentions)}
     figures["load_average"] = os.getloadavg()
     for side, encode in sides.items():
         median = statistics.median(took[side])
-        same = sum(ours == theirs for ours, theirs in zip(found[side], found["reference"], strict=True))
+        same = sum(ours == theirs for ours, theirs in zip(linked[side], linked["reference"], strict=True))
         figures[side] = {
             "names_per_second": round(len(names) / median, 1),
             "times_reference": round(slow / median, 2),

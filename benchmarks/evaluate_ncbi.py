@@ -1,4 +1,4 @@
-"""Time of a whole evaluation, with all names of a dictionary and all test mentions: reference and ours.
+"""Time of a complete evaluation, with all names of a dictionary and all test mentions: reference and ours.
 
     python benchmarks/evaluate_ncbi.py ../shared/data/benchmarks/ncbi-disease
 
@@ -43,22 +43,22 @@ def fast(names: list[str], mentions: list[str], encoder: Encoder) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("folder", type=Path)
-    found = open_evaluation_set(parser.parse_args().folder)
-    dictionary = found.dictionaries["dictionary"]
+    benchmark = open_evaluation_set(parser.parse_args().folder)
+    dictionary = benchmark.dictionaries["dictionary"]
     names, ids = list(dictionary.names), dictionary.table["ids"].to_list()
-    mentions = found.split("test")["parts"].explode().to_list()
+    mentions = benchmark.split("test")["parts"].explode().to_list()
     figures: dict[str, Any] = {"names": len(names), "mentions": len(mentions)}
     with tempfile.TemporaryDirectory(prefix="sapbert-bench-") as folder:
         export_model(MODEL, Path(folder) / "encoder")
         encoders = {
             kind: OnnxEncoder.open(Path(folder) / "encoder", variant=kind) for kind in ("fp32", "int8")
         }
-        kept = CachedEncoder(encoders["int8"], Path(folder) / "cache")
+        cached = CachedEncoder(encoders["int8"], Path(folder) / "cache")
         sides = {
             "reference": lambda: slow(names, mentions),
             "fp32": lambda: fast(names, mentions, encoders["fp32"]),
-            "int8": lambda: fast(names, mentions, kept),
-            "int8 again": lambda: fast(names, mentions, kept),
+            "int8": lambda: fast(names, mentions, cached),
+            "int8 again": lambda: fast(names, mentions, cached),
         }
         expected: list[int] = []
         for side, run in sides.items():

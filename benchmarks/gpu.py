@@ -16,7 +16,7 @@ depend on them, and names are synthetic, with the lengths of real names (`synthe
 - `resume`: an interrupted and resumed training run
 - `encode`: names to vectors, both sides
 - `search`: encode and search a dictionary
-- `epoch`: the paper's whole pretraining (`training.alignment.trainer`), including its files
+- `epoch`: the complete pretraining of the paper (`training.alignment.trainer`), including its files
 
 Each part writes `gpu_PART.json` and appends to `log.txt` while it runs, so an interrupted run loses little.
 If there are several parts, each runs in its own process, because a process cannot use the GPU after an error.
@@ -67,7 +67,7 @@ def ceilings(bench: Bench) -> Iterator[Figures]:
     copy = bench.seconds(lambda: [other.copy_(source) for _ in range(repeats)]) / repeats
     yield {
         "bf16_tflops": 2 * size**3 / product / 1e12,
-        "copy_terabytes_a_second": 2 * other.nbytes / copy / 1e12,
+        "copy_terabytes_per_second": 2 * other.nbytes / copy / 1e12,
     }
 
 
@@ -92,23 +92,25 @@ def resume(bench: Bench) -> Iterator[Figures]:
             signal.raise_signal(signal.SIGINT)
 
     losses = {}
-    for name in ("whole", "again", "stopped"):
+    for name in ("uninterrupted", "repeated", "resumed"):
         target = bench.scratch / name
-        if name == "stopped":
+        if name == "resumed":
             with suppress(KeyboardInterrupt):
                 start(target=target, on_step=stop)
         start(target=target, resume=True)
         losses[name] = [row["loss"] for row in read_metrics(target / METRICS) if "loss" in row]
-    figures: Figures = {"steps": len(losses["whole"]), "last_loss": losses["whole"][-1]}
-    for name in ("again", "stopped"):
-        differences = [abs(one - other) for one, other in zip(losses[name], losses["whole"], strict=True)]
+    figures: Figures = {"steps": len(losses["uninterrupted"]), "last_loss": losses["uninterrupted"][-1]}
+    for name in ("repeated", "resumed"):
+        differences = [
+            abs(one - other) for one, other in zip(losses[name], losses["uninterrupted"], strict=True)
+        ]
         figures[f"largest_difference_{name}"] = max(differences)
     bench.say(f"{figures}")
     yield figures
 
 
 def epoch(bench: Bench) -> Iterator[Figures]:
-    """The whole pretraining of the paper, as in `sapbert train --precision bf16`."""
+    """The complete pretraining of the paper, as in `sapbert train --precision bf16`."""
     took = bench.seconds(lambda: write_pairs(bench.inventor, bench.size.pairs, bench.scratch / "pairs"))
     bench.say(f"{bench.size.pairs:,} pairs made in {took:.1f} s")
     every = bench.size.checkpoint_every
@@ -118,10 +120,12 @@ def epoch(bench: Bench) -> Iterator[Figures]:
     )  # fmt: skip
     start, figures = time.perf_counter(), {"settings": str(settings), "losses": {}}
 
-    def tell(done: int, total: int, found: Mapping[str, float]) -> None:
+    def report(done: int, total: int, metrics: Mapping[str, float]) -> None:
         if done % 1000 in (0, 1, 100) or done == total:
-            figures["losses"][done] = found.get("loss")
-            bench.say(f"step {done:,} of {total:,} after {time.perf_counter() - start:.1f} s: {dict(found)}")
+            figures["losses"][done] = metrics.get("loss")
+            bench.say(
+                f"step {done:,} of {total:,} after {time.perf_counter() - start:.1f} s: {dict(metrics)}"
+            )
 
         if bench.left < 0:
             figures["stopped_after_steps"] = done
@@ -129,7 +133,7 @@ def epoch(bench: Bench) -> Iterator[Figures]:
 
     pairs = Pairs.open(bench.scratch / "pairs")
     with suppress(KeyboardInterrupt):
-        train(pairs, saved(bench), bench.scratch / "model", settings, device=bench.device, on_step=tell)
+        train(pairs, saved(bench), bench.scratch / "model", settings, device=bench.device, on_step=report)
     figures["seconds"] = time.perf_counter() - start
     yield figures
 

@@ -1,4 +1,4 @@
-"""The parts of `gpu.py` that encode names, and that encode and search a whole dictionary.
+"""The parts of `gpu.py` that encode names, and that encode and search a large dictionary.
 
 The search is exact over vectors in half precision, with products accumulated in full precision. For some
 mentions, the results are compared with a search in full precision.
@@ -28,7 +28,7 @@ from sapbert.tokens.pooling import Pooling
 from synthetic_names import texts
 
 WINDOW = 16_384
-WANTED = 10
+NEAREST = 10
 GROUP = 64
 CHUNK = 262_144
 """Names scored at a time."""
@@ -63,8 +63,8 @@ def encode(bench: Bench) -> Iterator[Figures]:
         reference[:] = encode_names(model, tokenize(bench.tokenizer, few, max_length=25))
 
     slow()
-    figures["reference_names_a_second"] = len(few) / bench.seconds(slow)
-    bench.say(f"reference: {figures['reference_names_a_second']:,.0f} names/s")
+    figures["reference_names_per_second"] = len(few) / bench.seconds(slow)
+    bench.say(f"reference: {figures['reference_names_per_second']:,.0f} names/s")
     yield figures
     for rows in bench.size.rows_at_once:
         figures[f"{rows} rows"] = _on_device(bench, model, rows, names, torch.cat(reference), few)
@@ -79,11 +79,11 @@ def encode(bench: Bench) -> Iterator[Figures]:
     figures["TransformerEncoder.encode"] = len(names) / bench.seconds(lambda: encoder.encode(strings))
     bench.say(f"TransformerEncoder.encode: {figures['TransformerEncoder.encode']:,.0f} names/s")
     yield figures
-    figures |= _laid(bench, model, names)
+    figures |= _packing_rate(bench, model, names)
     yield figures
 
 
-def _laid(bench: Bench, model: PreTrainedModel, names: Texts) -> Figures:
+def _packing_rate(bench: Bench, model: PreTrainedModel, names: Texts) -> Figures:
     """Names per second that are tokenised and packed into rows, by number of processes."""
     figures, most = {}, processes_for(len(names)) or 1
     for processes in (0, most // 2 or 1, most):
@@ -93,9 +93,9 @@ def _laid(bench: Bench, model: PreTrainedModel, names: Texts) -> Figures:
         # Do not time the start of the processes.
         next(prepared)
         count, start = 2 * processes or 16, perf_counter()
-        laid = len(list(islice(prepared, count)))
-        key = f"tokenised_and_laid_a_second_{processes}_processes"
-        figures[key] = laid * WINDOW / (perf_counter() - start)
+        packed = len(list(islice(prepared, count)))
+        key = f"tokenised_and_packed_per_second_{processes}_processes"
+        figures[key] = packed * WINDOW / (perf_counter() - start)
         bench.say(f"{key}: {figures[key]:,.0f}")
         prepared.close()
     return figures
@@ -109,7 +109,7 @@ def _on_device(
     with torch.inference_mode():
         cosines = (torch.cat(list(stream.on_device([few]))) * reference).sum(1)
         return {
-            "device_names_a_second": _device_rate(bench, stream, names, rows),
+            "device_names_per_second": _device_rate(bench, stream, names, rows),
             "least_cosine": cosines.min().item(),
             "mean_cosine": cosines.mean().item(),
         }
@@ -119,12 +119,12 @@ def _end_to_end(bench: Bench, model: PreTrainedModel, names: Texts) -> Figures:
     """Throughput from text to vectors in memory, including the start of the processes."""
     processes, start = processes_for(len(names)), perf_counter()
     with torch.inference_mode():
-        found = stream_of(bench, model, ROWS, processes)(windows(names))
-        next(found)
+        vectors = stream_of(bench, model, ROWS, processes)(windows(names))
+        next(vectors)
         first = perf_counter() - start
-        took = first + bench.seconds(lambda: deque(found, maxlen=0))
+        took = first + bench.seconds(lambda: deque(vectors, maxlen=0))
     figures = {
-        "end_to_end_names_a_second": len(names) / took,
+        "end_to_end_names_per_second": len(names) / took,
         "seconds_to_the_first_window": first,
         "processes": processes,
     }
@@ -135,8 +135,8 @@ def _end_to_end(bench: Bench, model: PreTrainedModel, names: Texts) -> Figures:
 def _device_rate(bench: Bench, stream: RowStream, names: Texts, rows: int) -> float:
     """Names per second that the device encodes if all are in its memory."""
     tokens = tokenize(bench.tokenizer, names.span(0, min(len(names), 8 * WINDOW)), max_length=25)
-    laid = Rows.of(tokens, Pooling.CLS, pad_id=0, width=stream.encode.width)
-    parts = [RowTensors.of(part, bench.device) for _, part in laid.cut(rows)]
+    packed = Rows.of(tokens, Pooling.CLS, pad_id=0, width=stream.encode.width)
+    parts = [RowTensors.of(part, bench.device) for _, part in packed.cut(rows)]
 
     def work() -> None:
         for part in parts:
@@ -161,24 +161,26 @@ def search(bench: Bench) -> Iterator[Figures]:
 
     def embed() -> None:
         done = 0
-        for number, found in enumerate(stream.on_device(windows(names))):
-            vectors[done : done + len(found)] = found
-            done += len(found)
+        for number, window in enumerate(stream.on_device(windows(names))):
+            vectors[done : done + len(window)] = window
+            done += len(window)
             if number % 32 == 0:
                 bench.say(f"{done:,} names embedded")
 
     with torch.inference_mode():
         figures["seconds_to_embed"] = bench.seconds(embed)
         yield figures
-        asked = torch.cat(list(stream.on_device(windows(mentions))))
-        found: list[Tensor] = []
+        mention_vectors = torch.cat(list(stream.on_device(windows(mentions))))
+        nearest_rows: list[Tensor] = []
         figures["seconds_to_search"] = bench.seconds(
-            lambda: found.extend(nearest(block, vectors) for block in asked.split(size.block))
+            lambda: nearest_rows.extend(
+                nearest(block, vectors) for block in mention_vectors.split(size.block)
+            )
         )
         figures["seconds"] = figures["seconds_to_embed"] + figures["seconds_to_search"]
         bench.say(f"{figures}")
         yield figures
-        figures |= _checked(asked[:CHECKED], vectors, torch.cat(found)[:CHECKED])
+        figures |= _checked(mention_vectors[:CHECKED], vectors, torch.cat(nearest_rows)[:CHECKED])
         bench.say(f"{figures}")
         yield figures
 
@@ -186,11 +188,11 @@ def search(bench: Bench) -> Iterator[Figures]:
 def nearest(mentions: Tensor, vectors: Tensor) -> Tensor:
     """The rows of the nearest names of each mention, best first.  # (mentions, 10)"""
     half = mentions.to(vectors.dtype)
-    best = torch.full((len(mentions), WANTED), -torch.inf, device=vectors.device)
-    rows = torch.zeros((len(mentions), WANTED), dtype=torch.int64, device=vectors.device)
+    best = torch.full((len(mentions), NEAREST), -torch.inf, device=vectors.device)
+    rows = torch.zeros((len(mentions), NEAREST), dtype=torch.int64, device=vectors.device)
     for start in range(0, len(vectors), CHUNK):
         scores, columns = top(products(half, vectors[start : start + CHUNK]))
-        best, order = torch.cat([best, scores], 1).topk(WANTED, 1)
+        best, order = torch.cat([best, scores], 1).topk(NEAREST, 1)
         rows = torch.cat([rows, columns + start], 1).gather(1, order)
     return rows
 
@@ -208,21 +210,21 @@ def top(scores: Tensor) -> tuple[Tensor, Tensor]:
     if spare:
         scores = functional.pad(scores, (0, spare), value=-torch.inf)
     padded = scores.unflatten(1, (-1, GROUP))
-    kept = min(WANTED, padded.shape[1])
+    kept = min(NEAREST, padded.shape[1])
     groups = padded.amax(2).topk(kept, 1).indices  # (mentions, kept)
     inside = padded.gather(1, groups[:, :, None].expand(-1, -1, GROUP)).flatten(1)
-    best, order = inside.topk(WANTED, 1)
+    best, order = inside.topk(NEAREST, 1)
     return best, groups.gather(1, order // GROUP) * GROUP + order % GROUP
 
 
-def _checked(mentions: Tensor, vectors: Tensor, found: Tensor) -> Figures:
+def _checked(mentions: Tensor, vectors: Tensor, nearest_rows: Tensor) -> Figures:
     """Compare the results with a search in full precision."""
     scores = [
-        (mentions @ vectors[start : start + CHUNK].float().T).topk(WANTED, 1).values
+        (mentions @ vectors[start : start + CHUNK].float().T).topk(NEAREST, 1).values
         for start in range(0, len(vectors), CHUNK)
     ]
-    best = torch.cat(scores, 1).topk(WANTED, 1)
+    best = torch.cat(scores, 1).topk(NEAREST, 1)
     # Compare scores, because names with equal vectors are found in any order.
-    reached = torch.einsum("md,mkd->mk", mentions, vectors[found].float())
+    reached = torch.einsum("md,mkd->mk", mentions, vectors[nearest_rows].float())
     worst = (best.values - reached).abs().max().item()
     return {"checked_mentions": len(mentions), "largest_difference_of_scores": worst}

@@ -28,7 +28,7 @@ from sapbert.training.alignment.batches import PairBatch
 from sapbert.training.delayed_metrics import DelayedMetrics
 from sapbert.training.objective import StepReport
 
-Taken = TypeVar("Taken")
+Batch = TypeVar("Batch")
 
 
 def pack(step: CudaGraphStep[StepReport], batch: PairBatch) -> PackedBatch:
@@ -56,7 +56,7 @@ def same(bench: Bench) -> Iterator[Figures]:
 
 def _dropout(bench: Bench) -> Figures:
     """Losses of one batch by seed: replays with the same seed must have the same dropout."""
-    ours = _Ours(bench, replace(working(bench).variant, updating=False))
+    ours = _Ours(bench, replace(first_working(bench).variant, updating=False))
     batch = next(bench.batches(bench.few_pairs).after(0, 1))
     losses = []
     for seed in (1, 2, 1, 2, 3):
@@ -70,19 +70,19 @@ def _compared(bench: Bench, model: PreTrainedModel, batch: PairBatch) -> Figures
     exact, loss = _gradient(model, lambda: _padded(bench, model, batch, half=False))
     row: Figures = {"fp32": {"loss": loss}}
     for name, work in (
-        ("ours", lambda: _taken(Variant(compiled=False).step(bench, model), batch).loss),
+        ("ours", lambda: _run_once(Variant(compiled=False).step(bench, model), batch).loss),
         ("padded_bf16", lambda: _padded(bench, model, batch, half=True)),
     ):
-        found, loss = _gradient(model, work)
+        gradient, loss = _gradient(model, work)
         row[name] = {
             "loss": loss,
-            "cosine": torch.cosine_similarity(found, exact, dim=0).item(),
-            "relative_error": ((found - exact).norm() / exact.norm()).item(),
+            "cosine": torch.cosine_similarity(gradient, exact, dim=0).item(),
+            "relative_error": ((gradient - exact).norm() / exact.norm()).item(),
         }
     return row
 
 
-def _taken(step: CudaGraphStep[StepReport], batch: PairBatch) -> StepReport:
+def _run_once(step: CudaGraphStep[StepReport], batch: PairBatch) -> StepReport:
     return step.backward(pack(step, batch))
 
 
@@ -98,15 +98,20 @@ def _padded(bench: Bench, model: PreTrainedModel, batch: PairBatch, *, half: boo
 def _gradient(model: PreTrainedModel, work: Callable[[], Tensor]) -> tuple[Tensor, float]:
     model.zero_grad(set_to_none=True)
     loss = work().item()
-    found = torch.cat([p.grad.double().flatten() for p in model.parameters() if p.grad is not None])
+    gradient = torch.cat([p.grad.double().flatten() for p in model.parameters() if p.grad is not None])
     model.zero_grad(set_to_none=True)
-    return found, loss
+    return gradient, loss
 
 
-def working(bench: Bench) -> _Ours:
+def first_working(bench: Bench) -> _Ours:
     """Return the first variant that works on this device, after one step."""
     batch = next(bench.batches(bench.few_pairs).after(0, 1))
-    for variant in (Variant(), Variant(compiled=False), Variant(compiled=False, updating=False), PLAINEST):
+    for variant in (
+        Variant(),
+        Variant(compiled=False),
+        Variant(compiled=False, updating=False),
+        WITHOUT_KERNELS,
+    ):
         try:
             ours = _Ours(bench, variant)
             ours.run([ours.pack(batch)])
@@ -119,9 +124,9 @@ def working(bench: Bench) -> _Ours:
 
 
 def step(bench: Bench) -> Iterator[Figures]:
-    """Time of whole steps, from text, both sides alternating; the result is the median over turns."""
+    """Time of complete steps, from text, both sides alternating; the result is the median over turns."""
     size, batches = bench.size, bench.batches(bench.few_pairs)
-    ours, theirs = working(bench), PaddedStep(bench.model(), half=bench.device.type == "cuda")
+    ours, theirs = first_working(bench), PaddedStep(bench.model(), half=bench.device.type == "cuda")
     theirs.model.train()
     turns: dict[str, list[float]] = {"reference": [], "ours": []}
     for turn in range(size.turns + 1):
@@ -134,14 +139,14 @@ def step(bench: Bench) -> Iterator[Figures]:
             f"turn {turn}: " + ", ".join(f"{side} {took[-1] * 1000:.2f} ms" for side, took in turns.items())
         )
         if turn:  # The first turn compiles and captures.
-            found = {side: median(values[1:]) for side, values in turns.items()}
+            medians = {side: median(values[1:]) for side, values in turns.items()}
             figures: Figures = {
-                "seconds_a_step": found,
+                "seconds_per_step": medians,
                 "turns": turns,
-                "times_faster": found["reference"] / found["ours"],
+                "times_faster": medians["reference"] / medians["ours"],
                 "shapes_captured": sorted(ours.step.graphs),
                 "optimizer_in_graph": ours.step.updates_parameters,
-                "main_thread_ms_a_step": ours.host,
+                "main_thread_ms_per_step": ours.host,
             }
             yield figures
             bench.say(f"main thread: {ours.host}")
@@ -151,7 +156,7 @@ def step(bench: Bench) -> Iterator[Figures]:
 
 
 def _after_first(
-    bench: Bench, run: Callable[[Iterable[Taken]], None], steps: Iterator[Taken], count: int
+    bench: Bench, run: Callable[[Iterable[Batch]], None], steps: Iterator[Batch], count: int
 ) -> float:
     """Seconds per step, without the first step, which waits for the first names."""
     run([next(steps)])
@@ -203,19 +208,19 @@ class _Ours:
             parts += np.diff([clock[4], *clock[:4], time.perf_counter()])
             clock[4] = time.perf_counter()
         delayed.read(wait=True)
-        names = ("waiting for names", "seed, zero_grad", "graph", "optimizer", "figures of steps before")
+        names = ("waiting for names", "seed, zero_grad", "graph", "optimizer", "metrics of earlier steps")
         self.host = dict(zip(names, (parts / number * 1000).round(3).tolist(), strict=True))
-        self.host["on a core"] = round((time.thread_time() - cpu) / number * 1000, 3)
+        self.host["CPU time"] = round((time.thread_time() - cpu) / number * 1000, 3)
 
 
-PLAINEST = Variant(kernels=False, compiled=False, updating=False)
+WITHOUT_KERNELS = Variant(kernels=False, compiled=False, updating=False)
 VARIANTS = {
     "kernels": Variant(),
-    "kernels, optimizer apart": Variant(updating=False),
+    "kernels, optimizer not in the graph": Variant(updating=False),
     "kernels, nothing compiled": Variant(compiled=False),
     "kernels, rows of 128": Variant(width=128),
     "kernels, rows by 4": Variant(rows_multiple=4),
-    "plain": PLAINEST,
+    "plain": WITHOUT_KERNELS,
 }
 
 
@@ -251,21 +256,21 @@ def _device_time(bench: Bench, variant: Variant, batches: list[PairBatch]) -> Fi
 
 def profiled(bench: Bench) -> Iterator[Figures]:
     """Time of our step per kernel."""
-    ours, batches = working(bench), bench.batches(bench.few_pairs).after(0, 6)
+    ours, batches = first_working(bench), bench.batches(bench.few_pairs).after(0, 6)
     steps = list(map(ours.pack, batches))
     ours.run(steps)
     bench.wait()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         ours.run(steps)
         bench.wait()
-    rows = found.key_averages()
+    rows = profiler.key_averages()
     key = "self_cuda_time_total" if bench.device.type == "cuda" else "self_cpu_time_total"
     table = rows.table(sort_by=key, row_limit=60, max_name_column_width=90)
     (bench.out / "profile.txt").write_text(table)
     (bench.out / "profile_cpu.txt").write_text(rows.table(sort_by="self_cpu_time_total", row_limit=40))
-    found.export_chrome_trace(str(bench.out / "trace.json"))
+    profiler.export_chrome_trace(str(bench.out / "trace.json"))
     kernels = sorted(((row.self_device_time_total, row.count, row.key) for row in rows), reverse=True)[:40]
     yield {
         "steps": len(steps),
-        "kernels_us_a_step": [(took / len(steps), n, name[:120]) for took, n, name in kernels if took],
+        "kernels_us_per_step": [(took / len(steps), n, name[:120]) for took, n, name in kernels if took],
     }

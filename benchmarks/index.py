@@ -126,7 +126,7 @@ def compare(data: Path, real: Floats, rows: int) -> dict[str, Any]:
         vectors = Vectors.open(folder)
         if precision is Precision.FP32:
             figures["plain"] = {"recall": 1.0, **timed(Plain(vectors.data), sample.vectors)}
-        figures[f"flat {precision}"] = judged(FlatIndex(vectors), sample, truth, folder)
+        figures[f"flat {precision}"] = measure(FlatIndex(vectors), sample, truth, folder)
         if precision is not Precision.FP32:
             figures[f"ann {precision}"] = ann(folder, vectors, sample, truth)
         print(rows, precision, figures, flush=True)
@@ -146,15 +146,15 @@ def store(folder: Path, pieces: Iterator[Floats], sample: Sample, precision: Pre
 
 
 def ann(folder: Path, vectors: Vectors, sample: Sample, truth: Neighbours) -> dict[str, Any]:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     write_codes(folder)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
 
     def opened(candidates: int) -> Index:
         return AnnIndex.open(folder, vectors, candidates=candidates)
 
     candidates, _ = choose_candidates(lambda number: sample.recall(opened(number), truth))
-    measured = judged(opened(candidates), sample, truth, folder)
+    measured = measure(opened(candidates), sample, truth, folder)
     (folder / "candidates").write_text(str(candidates))
     return {"candidates": candidates, "seconds for codes": seconds, **measured}
 
@@ -173,7 +173,7 @@ class Plain:
             best[np.argsort(-scores[best])]
 
 
-def judged(index: Index, sample: Sample, truth: Neighbours, folder: Path) -> dict[str, Any]:
+def measure(index: Index, sample: Sample, truth: Neighbours, folder: Path) -> dict[str, Any]:
     bytes_on_disk = sum(file.stat().st_size for file in folder.iterdir())
     return {"recall": sample.recall(index, truth), "bytes": bytes_on_disk, **timed(index, sample.vectors)}
 
@@ -194,9 +194,9 @@ def timed(index: Index | Plain, mentions: Floats) -> dict[str, float]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     work()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def time_links(real: Path, folder: Path) -> dict[str, Any]:
@@ -265,13 +265,15 @@ def huge(data: Path) -> dict[str, Any]:
 def huge_index(data: Path) -> None:
     from sapbert.vocab.vocabulary import Vocabulary
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     encoder = MovedNames(Vectors.open(data / "real").data)
     vocabulary = Vocabulary.open(data / "umls", verify=False)
     settings = IndexSettings(kind=Kind.ANN)
     manifest = build_index(vocabulary, encoder, data / "huge", settings, overwrite=True)
     size = sum(file.bytes for file in manifest.files.values())
-    tell(names=manifest.counts["names"], seconds=time.perf_counter() - begun, bytes=size, **manifest.details)
+    print_figures(
+        names=manifest.counts["names"], seconds=time.perf_counter() - start, bytes=size, **manifest.details
+    )
 
 
 def huge_link(data: Path) -> None:
@@ -279,10 +281,10 @@ def huge_link(data: Path) -> None:
     encoder = MovedNames(Vectors.open(data / "real").data)
     names = name_table.folded.take(np.linspace(0, len(name_table) - 1, TIMED).astype(int))
     exact = seconds(lambda: name_table.rows_of(names)) / len(names)
-    tell(**timed(index, encoder.encode(names)), **{"ms of an exact match": exact * 1e3})
+    print_figures(**timed(index, encoder.encode(names)), **{"ms of an exact match": exact * 1e3})
 
 
-def tell(**figures: Any) -> None:
+def print_figures(**figures: Any) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(json.dumps({**figures, "peak GB": peak}))
 

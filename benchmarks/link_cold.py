@@ -42,14 +42,14 @@ def main() -> None:
             seconds[name].append(time.perf_counter() - start)
     figures = {
         name: {
-            "median_seconds": round(statistics.median(found[1:]), 3),
-            "best_seconds": round(min(found[1:]), 3),
-            "mark_seconds": TARGETS.get(name),
+            "median_seconds": round(statistics.median(times[1:]), 3),
+            "best_seconds": round(min(times[1:]), 3),
+            "target_seconds": TARGETS.get(name),
         }
-        for name, found in seconds.items()
+        for name, times in seconds.items()
     }
-    for name, found in figures.items():
-        print(f"{name:<16}{found['median_seconds']:>8.3f} s  (best {found['best_seconds']:.3f})")
+    for name, row in figures.items():
+        print(f"{name:<16}{row['median_seconds']:>8.3f} s  (best {row['best_seconds']:.3f})")
     manifest = load_manifest(resolve_default(options.index, "index"), verify=False)
     about = {"names": manifest.counts["names"], "kind": manifest.details["kind"], "rounds": options.rounds}
     write_results("link_cold", {"index": about, **figures}, ("numpy", "onnxruntime", "tokenizers", "typer"))

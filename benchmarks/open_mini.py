@@ -70,14 +70,14 @@ def main() -> None:
             run = evaluate(benchmark, build, split=options.split)
             for dictionary in run.dictionaries:
                 accuracy = compute_metrics(run.for_dictionary(dictionary)).accuracy
-                found = tuple(round(100 * (accuracy[k] or 0), 1) for k in (1, 5))
+                percent = tuple(round(100 * (accuracy[k] or 0), 1) for k in (1, 5))
                 system = f"hybrid {weight}" if weight else "dense"
                 figures[f"{name}, {dictionary}, {system}"] = {
-                    "accuracy": found,
-                    "mark": TARGETS.get((name, dictionary)),
+                    "accuracy": percent,
+                    "target": TARGETS.get((name, dictionary)),
                     "published": PUBLISHED.get((name, dictionary)),
                 }
-                print(f"{name:16} {dictionary:16} {system:12}", *found, flush=True)
+                print(f"{name:16} {dictionary:16} {system:12}", *percent, flush=True)
     model = Path(options.model).name
     others = [part for part, usual in ((options.split, "test"), (model, "default")) if part != usual]
     content = {"model": model, "fingerprint": encoder.fingerprint, "figures": figures}

@@ -39,7 +39,7 @@ WARM = 200
 
 
 @dataclass
-class Answered:
+class Response:
     """The response to one request, with its latency from the scheduled time."""
 
     seconds: float
@@ -57,7 +57,7 @@ class Client:
         for _ in range(connections):
             self._free.put_nowait(None)
 
-    async def link(self, mentions: list[str], due: float, *, accept: str = "application/json") -> Answered:
+    async def link(self, mentions: list[str], due: float, *, accept: str = "application/json") -> Response:
         """Link mentions; a connection that breaks is status 0."""
         connection = await self._free.get()
         if connection is not None and connection[0].at_eof():
@@ -76,7 +76,7 @@ class Client:
         except (OSError, EOFError) as error:
             connection, status, content = None, 0, str(error).encode()
         self._free.put_nowait(connection)
-        return Answered(time.perf_counter() - due, status, content)
+        return Response(time.perf_counter() - due, status, content)
 
 
 async def read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
@@ -91,7 +91,7 @@ async def read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     return status, b"%d" % size
 
 
-async def steady(rate: float, seconds: float, send: Callable[[float], Awaitable[Answered]]) -> list[Answered]:
+async def steady(rate: float, seconds: float, send: Callable[[float], Awaitable[Response]]) -> list[Response]:
     start = time.perf_counter()
     tasks = []
     for number in range(int(rate * seconds)):
@@ -111,7 +111,7 @@ def misspelt(index: Path) -> Iterator[str]:
         yield "".join(name)
 
 
-def summary(answers: list[Answered]) -> dict[str, Any]:
+def summary(answers: list[Response]) -> dict[str, Any]:
     statuses = Counter(answer.status for answer in answers)
     good = sorted(answer.seconds for answer in answers if answer.status == 200)
     figures: dict[str, Any] = {"statuses": {str(status): count for status, count in sorted(statuses.items())}}
@@ -153,11 +153,11 @@ class Server:
 
     def peak_mb(self) -> float:
         """Return the peak memory of the largest of its processes."""
-        found = []
+        sizes = []
         for pid in self._pids():
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-            found += [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")]
-        return round(max(found), 1)
+            sizes += [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")]
+        return round(max(sizes), 1)
 
     def stop(self) -> None:
         """Stop the service and wait until it has ended."""
@@ -179,7 +179,7 @@ async def measure(server: Server, options: argparse.Namespace) -> dict[str, Any]
     client = Client(server.port, 200)
     await until_ready(client)
 
-    async def one(due: float) -> Answered:
+    async def one(due: float) -> Response:
         return await client.link([next(mentions)], due)
 
     await asyncio.gather(*(one(time.perf_counter()) for _ in range(WARM)))
@@ -190,10 +190,10 @@ async def measure(server: Server, options: argparse.Namespace) -> dict[str, Any]
         "rate": options.rate,
         "seconds": options.seconds,
         **summary(answers),
-        "cpu_ms_a_request": round(1000 * (server.cpu_seconds() - cpu) / len(answers), 2),
+        "cpu_ms_per_request": round(1000 * (server.cpu_seconds() - cpu) / len(answers), 2),
         "peak_mb": server.peak_mb(),
     }
-    for name, accept in (("streamed", "application/x-ndjson"), ("whole", "application/json")):
+    for name, accept in (("streamed", "application/x-ndjson"), ("in one response", "application/json")):
         start = time.perf_counter()
         answer = await client.link([next(mentions) for _ in range(LONG)], start, accept=accept)
         figures[f"{LONG} mentions, {name}"] = {
@@ -205,7 +205,7 @@ async def measure(server: Server, options: argparse.Namespace) -> dict[str, Any]
     return figures
 
 
-async def flood(server: Server, one: Callable[[float], Awaitable[Answered]]) -> dict[str, Any]:
+async def flood(server: Server, one: Callable[[float], Awaitable[Response]]) -> dict[str, Any]:
     mentions = iter(range(10**9))
     many = Client(server.port, FLOOD_CONNECTIONS)
     answers = await steady(

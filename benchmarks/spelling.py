@@ -39,9 +39,9 @@ def main() -> None:
     arguments = parser.parse_args()
     names, mentions = draw(arguments.vocabularies, arguments.names)
     with tempfile.TemporaryDirectory() as folder:
-        ours, found = measure_ours(names, mentions, Path(folder))
+        ours, scores = measure_ours(names, mentions, Path(folder))
     theirs, cosines = measure_scikit_learn(names, mentions)
-    difference = np.abs(-np.sort(-cosines, axis=1)[:, :K] - found).max()
+    difference = np.abs(-np.sort(-cosines, axis=1)[:, :K] - scores).max()
     assert difference < 1e-6, f"the cosines differ by {difference}"
     figures = {"names": len(names), "mentions": MENTIONS, "k": K, "ours": ours, "scikit-learn": theirs}
     print(figures)
@@ -70,9 +70,9 @@ def measure_ours(names: list[str], mentions: list[str], folder: Path) -> tuple[d
     together, (scores, _) = timed(lambda: index.search(mentions, K))
     figures = {
         "build_s": build,
-        "disk_bytes_a_name": sum(file.stat().st_size for file in folder.iterdir()) / len(names),
+        "disk_bytes_per_name": sum(file.stat().st_size for file in folder.iterdir()) / len(names),
         "search_ms_one_mention": alone / 16 * 1000,
-        "search_ms_a_mention_of_many": together / len(mentions) * 1000,
+        "search_ms_per_mention_in_batch": together / len(mentions) * 1000,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     }
     return figures, scores
@@ -86,8 +86,8 @@ def measure_scikit_learn(names: list[str], mentions: list[str]) -> tuple[dict[st
     together, cosines = timed(lambda: (vectorizer.transform(mentions) @ transposed).toarray())
     figures = {
         "build_s": build,
-        "memory_bytes_a_name": content / len(names),
-        "product_ms_a_mention_of_many": together / len(mentions) * 1000,
+        "memory_bytes_per_name": content / len(names),
+        "product_ms_per_mention_in_batch": together / len(mentions) * 1000,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     }
     return figures, cosines

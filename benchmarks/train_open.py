@@ -79,12 +79,12 @@ def train(work: Path, out: Path, epochs: float) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     start = time.perf_counter()
 
-    def tell(done: int, total: int, figures: object) -> None:
+    def report(done: int, total: int, figures: object) -> None:
         if done % 100 == 0:
             print(f"{time.perf_counter() - start:7.1f} s  {done}/{total}  {figures}", flush=True)
 
     model = work / "model"
-    trainer.train(pairs, str(work / "base"), model, settings, device=device, overwrite=True, on_step=tell)
+    trainer.train(pairs, str(work / "base"), model, settings, device=device, overwrite=True, on_step=report)
     metrics = read_metrics(model / trainer.METRICS)
     figures = {
         "seconds": time.perf_counter() - start,

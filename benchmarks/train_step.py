@@ -53,7 +53,7 @@ class Side(Protocol):
     model: PreTrainedModel
 
     def run(self, start: int, stop: int) -> Iterator[float]:
-        """Take the steps from `start` to `stop`; yields the losses."""
+        """Run the steps from `start` to `stop` and yield the losses."""
         ...
 
 
@@ -64,7 +64,7 @@ class Ours:
         self, model: PreTrainedModel, pad_id: int, batches: Batches, dtype: torch.dtype | None
     ) -> None:
         self.model = model
-        self.compares = False
+        self.ambiguous_are_negatives = False
         """Whether ambiguous names are negatives, as in the reference."""
         self._batches = batches
         forward = TrainingForward(
@@ -74,10 +74,14 @@ class Ours:
         self._optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01, fused=True)
 
     def run(self, start: int, stop: int) -> Iterator[float]:
-        """Take the steps from `start` to `stop`; yields the losses."""
+        """Run the steps from `start` to `stop` and yield the losses."""
         delayed = DelayedMetrics(self.model.device, 2 * BATCH)
         for number, batch in enumerate(self._batches.after(start, stop), start):
-            shared = batch.labels[:, None] == batch.labels if self.compares else batch.shared_concept
+            shared = (
+                batch.labels[:, None] == batch.labels
+                if self.ambiguous_are_negatives
+                else batch.shared_concept
+            )
             step = self._step.prepare(replace(batch, shared_concept=shared))
             self._optimizer.zero_grad(set_to_none=True)
             delayed.add(number, 0.0, step.backward(lambda objective: objective))
@@ -110,7 +114,7 @@ def load(base: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 
 def load_batches(path: Path, tokenizer: PreTrainedTokenizerBase) -> tuple[Batches, dict[str, float]]:
-    """Open the pairs, and prepare a hundred batches that nobody trains on."""
+    """Open the pairs, and prepare a hundred batches to time this alone."""
     start = time.perf_counter()
     pairs = Pairs.open(path)
     opened = time.perf_counter()
@@ -124,8 +128,8 @@ def load_batches(path: Path, tokenizer: PreTrainedTokenizerBase) -> tuple[Batche
         "pairs": len(pairs),
         "seconds_to_open_and_check": opened - start,
         "seconds_to_first_batch": ready - opened,
-        "seconds_a_batch": (time.perf_counter() - ready) / 99,
-        "tokens_a_name": float(np.concatenate(lengths).mean()),
+        "seconds_per_batch": (time.perf_counter() - ready) / 99,
+        "tokens_per_name": float(np.concatenate(lengths).mean()),
     }
 
 
@@ -150,7 +154,7 @@ def make_sides(
 
 
 def difference(sides: dict[str, Side], steps: int) -> float:
-    """Take a few steps without dropout; returns the largest difference of losses."""
+    """Run a few steps without dropout; return the largest difference of losses."""
     losses = []
     for side in sides.values():
         side.model.train(mode=False)
@@ -160,15 +164,15 @@ def difference(sides: dict[str, Side], steps: int) -> float:
 
 
 def timed(side: Side, start: int, steps: int) -> dict[str, float]:
-    """Take steps and measure them, on a GPU until the last is done."""
+    """Run steps and time them, on a GPU until the last one is done."""
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in side.run(start, start + steps):
         pass
     if side.model.device.type == "cuda":
         torch.cuda.synchronize()
     return {
-        "seconds_a_step": (time.perf_counter() - wall) / steps,
-        "cpu_seconds_a_step": (time.process_time() - cpu) / steps,
+        "seconds_per_step": (time.perf_counter() - wall) / steps,
+        "cpu_seconds_per_step": (time.process_time() - cpu) / steps,
     }
 
 
@@ -176,10 +180,10 @@ def compare(options: argparse.Namespace, base: str, path: Path) -> dict[str, Any
     sides, loading = make_sides(options, base, path)
     ours = sides["ours"]
     assert isinstance(ours, Ours)
-    ours.compares = True
+    ours.ambiguous_are_negatives = True
     figures: dict[str, Any] = {"base": Path(base).parent.name, "loading": loading}
     figures["largest_difference_of_losses"] = difference(sides, min(options.steps, 4))
-    ours.compares = False
+    ours.ambiguous_are_negatives = False
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
     for turn in range(options.turns + 1):
         for name, side in sides.items():
@@ -190,7 +194,7 @@ def compare(options: argparse.Namespace, base: str, path: Path) -> dict[str, Any
         # The first turn warms caches and allocators.
         figures[name] = {key: median(turn[key] for turn in turns[1:]) for key in turns[0]}
     if "reference" in sides:
-        for key in ("seconds_a_step", "cpu_seconds_a_step"):
+        for key in ("seconds_per_step", "cpu_seconds_per_step"):
             figures[f"times_fewer_{key}"] = figures["reference"][key] / figures["ours"][key]
     return figures
 
@@ -214,7 +218,7 @@ def main() -> None:
         "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
         "precision": options.precision,
-        "pairs_a_step": BATCH,
+        "pairs_per_step": BATCH,
         "comparisons": comparisons,
     }
     packages = ("torch", "transformers", "tokenizers", "numpy")

@@ -1,4 +1,4 @@
-"""Write what `compare_behaviour.py` links and evaluates: real mentions, and benchmarks cut to seconds."""
+"""Write the inputs of `compare_behaviour.py`: real mentions, and benchmarks that run in seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 MENTIONS = {"ncbi-disease/test": 700, "bc5cdr-disease/test": 700, "askapatient/fold0/test": 600}
 SMALL_BENCHMARKS = ("ncbi-disease", "bc5cdr-disease")
 SAMPLE = 20
-"""One mention in so many goes into the sample, which is linked in every format."""
+"""One mention in this many is in the sample, which is linked in every format."""
 
 
 class Mention(NamedTuple):
@@ -25,7 +25,7 @@ class Mention(NamedTuple):
     set: str
     mention: str
     rank: str
-    """The gold concept. Its column has the name of one that linking adds, which must be carried along."""
+    """The gold concept. Linking adds a column of the same name, so this tests that input columns are kept."""
     document: str
     is_abbreviation: bool
 
@@ -44,7 +44,7 @@ def prepare(folder: Path, data: Path | None) -> None:
     if data:
         abbreviated = [mention for mention in mentions if mention.is_abbreviation][: len(sample)]
         texts = documents(data / "raw" / "NCBItestset_corpus.txt.gz")
-        rows = [(found.mention, texts.get(found.document, "")) for found in abbreviated]
+        rows = [(mention.mention, texts.get(mention.document, "")) for mention in abbreviated]
         pl.DataFrame(rows, schema=["mention", "text"], orient="row").write_csv(folder / "documents.csv")
         for name in SMALL_BENCHMARKS:
             cut_benchmark(data / "benchmarks" / name, folder / name)
@@ -73,7 +73,7 @@ def documents(path: Path) -> dict[str, str]:
 
 
 def cut_benchmark(source: Path, out: Path, *, mentions: int = 200, one_in: int = 40) -> None:
-    """Keep the first mentions, all names of their concepts, and some others to be mistaken for them."""
+    """Keep the first mentions, all names of their concepts, and some other names as distractors."""
     out.mkdir()
     kept = list(islice(read_tsv(source / "test.tsv.gz"), mentions))
     write_tsv(out / "test.tsv", kept)

@@ -174,7 +174,7 @@ def build_default_index(folder: Path, dimensions: int, precision: Precision) -> 
 def build_calibration(folder: Path, tables: Sequence[Path], prefix: str) -> None:
     """Fit the calibration of the default index on labelled mentions."""
     target = folder / CALIBRATION
-    target.unlink(missing_ok=True)  # the calibration of another index would keep this one from being opened
+    target.unlink(missing_ok=True)  # a calibration of another index would be an error
     os.environ[VARIABLE] = str(folder)
     labelled = [
         mention for table in tables for mention in read_labelled_mentions(table, InputReader(), prefix=prefix)

@@ -59,7 +59,7 @@ LIMIT = 30
 """Pairs per concept; with more, few concepts with many names would dominate training."""
 PREFIXES = {"mesh_descriptors": "mesh"}
 MISSPELT = 12
-"""One of so many names gets a misspelt variant."""
+"""One name in this many gets a misspelt variant."""
 BRITISH = {
     "edema": "oedema", "hemorrh": "haemorrh", "hemat": "haemat", "hemo": "haemo", "emia": "aemia",
     "emic": "aemic", "esophag": "oesophag", "rrhea": "rrhoea", "pnea": "pnoea", "tumor": "tumour",
@@ -85,9 +85,9 @@ def main() -> None:
         weights = [part for name, weight in WEIGHTS.items() for part in ("--weight", f"{name}={weight}")]
         sapbert("pairs", arguments.out / "merged", "--limit", LIMIT, *weights, "-o", arguments.out / "pairs")
     if not (arguments.out / "model").exists():
-        begun = ["--resume"] if (arguments.out / "model.run").exists() else []
+        resume = ["--resume"] if (arguments.out / "model.run").exists() else []
         recipe = ["--base", arguments.base, "--recipe", RECIPE]
-        sapbert("train", arguments.out / "pairs", *recipe, "-o", arguments.out / "model", *begun)
+        sapbert("train", arguments.out / "pairs", *recipe, "-o", arguments.out / "model", *resume)
     # Few names are longer than in training, and those differ at their ends.
     longest = ("--max-length", 64)
     sapbert("export", arguments.out / "model", *longest, "-o", arguments.out / "encoder", "--overwrite")

@@ -15,7 +15,7 @@ import time
 import venv
 from pathlib import Path
 
-MOST_BYTES = 80e6
+MAX_BYTES = 80e6
 ROOT = Path(__file__).parents[1]
 LINK = ["-m", "sapbert", "link", "heart attack", "HCQ", "high blood sugar", "-k", "1", "--format", "table"]
 PYTHON = "import sapbert; print(sapbert.link('heart attack'))"
@@ -28,8 +28,8 @@ def main() -> None:
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", out / "wheel", ROOT)
     [wheel] = (out / "wheel").glob("*.whl")
     print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
-    if wheel.stat().st_size > MOST_BYTES:
-        sys.exit(f"the wheel is larger than {MOST_BYTES / 1e6:.0f} MB")
+    if wheel.stat().st_size > MAX_BYTES:
+        sys.exit(f"the wheel is larger than {MAX_BYTES / 1e6:.0f} MB")
     venv.create(out / "wheel" / "venv", with_pip=True)
     python = out / "wheel" / "venv" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     install = [python, "-m", "pip", "install", "--quiet", "--no-deps"]

@@ -4,11 +4,11 @@
     python scripts/compare_behaviour.py record after.json.gz --source src --data shared/data
     python scripts/compare_behaviour.py compare before.json.gz after.json.gz
 
-Nothing of sapbert is imported, since its modules may move: every command runs in a process of its own. Data,
+No module of sapbert is imported, because modules may move: every command runs in its own process. Data,
 exit codes and the number of lines of an error are compared. The wording of messages, times, versions and
 paths are not, and floats may differ by 1e-6. Intended renames are declared in the two tables below.
 
-The recording holds whole rows rather than digests, so that a difference can be shown. Without `--data` only
+A recording contains complete rows instead of digests, so that differences can be shown. Without `--data` only
 the small files in `tests/golden` and `examples` are used.
 """
 
@@ -39,7 +39,7 @@ import polars as pl
 
 RENAMED_COLUMNS = {
     "how": "matched_by",
-    # The titles of the table that a terminal shows.
+    # Column titles of the table on a terminal.
     "concept": "concept_id",
     "preferred name": "preferred_name",
     "matched name": "matched_name",
@@ -47,16 +47,16 @@ RENAMED_COLUMNS = {
 }
 """Old → new name of a column or JSON key, on every surface; `compare` applies it to the first recording."""
 RENAMED_OPTIONS: dict[str, str] = {}
-"""Old → new, such as {"link --prefix": "link --prefixes"}. Commands in `compare_behaviour.txt` have the new
-spelling; `record --old` puts the old one."""
+"""Old → new, such as {"link --prefix": "link --prefixes"}. Commands in `compare_behaviour.txt` use the new
+names; `record --old` replaces them by the old ones."""
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = Path(__file__).with_suffix(".txt")
 WORKERS = 2
-"""Commands that run at a time: many of them spend their time with one core."""
+"""Commands that run at the same time; most use one core."""
 TOLERANCE = 1e-6
 SHOWN = 5
-"""Differences of one command that are printed; the others are counted."""
+"""Differences printed per command; further ones are only counted."""
 VOLATILE = {"created", "sapbert", "checksum", "version", "path", "seconds"}
 REQUESTS: tuple[tuple[str, Any], ...] = (
     ("/v1/link", {"mentions": ["heart attack", "HCQ", "", "high blood sugar"], "k": 3}),
@@ -91,13 +91,13 @@ class Program:
         }
 
     def spelled(self, arguments: list[str]) -> list[str]:
-        """Return the arguments with the old names of options, where those are wanted."""
+        """Return the arguments, with the old names of options for an old source tree."""
         verb = verb_of(arguments)
         return [self._old.get(f"{verb} {word}", word).split()[-1] if word[:1] == "-" else word
                 for word in arguments]  # fmt: skip
 
     def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        """Run Python with the source tree, and wait."""
+        """Run Python with the source tree."""
         command = [sys.executable, *arguments]
         return subprocess.run(
             command, cwd=self.folder, env=self._environment, input=stdin, capture_output=True, check=False
@@ -111,8 +111,8 @@ class Program:
             command, cwd=self.folder, env=self._environment, stdout=quiet, stderr=quiet, stdin=quiet
         )
 
-    def answer(self, command: str, places: Mapping[str, str]) -> dict[str, Any]:
-        """Run one line of the list of commands, and return all of it that is compared."""
+    def record(self, command: str, places: Mapping[str, str]) -> dict[str, Any]:
+        """Run one line of the list of commands; return everything that is compared."""
         command, _, stdin = command.partition(" < ")
         arguments = [word.format_map(places) for word in shlex.split(command)]
         text = (self.folder / stdin.format_map(places)).read_bytes() if stdin else b""
@@ -128,35 +128,35 @@ def main() -> None:
     verbs = parser.add_subparsers(required=True, dest="verb")
     record = verbs.add_parser("record")
     record.add_argument("out", type=Path, help="recording to write: .json.gz")
-    record.add_argument("--source", type=Path, required=True, help="the folder that holds `sapbert`")
+    record.add_argument("--source", type=Path, required=True, help="folder that contains `sapbert`")
     record.add_argument("--data", type=Path, help="real vocabularies and benchmarks")
-    record.add_argument("--old", action="store_true", help="the source has the old names of options")
+    record.add_argument("--old", action="store_true", help="the source tree uses the old names of options")
     compare = verbs.add_parser("compare")
     compare.add_argument("before", type=Path)
     compare.add_argument("after", type=Path)
     compare.add_argument("--no-renames", action="store_true", help="for two recordings of one source")
-    given = parser.parse_args()
-    if given.verb == "compare":
-        if given.no_renames:
+    options = parser.parse_args()
+    if options.verb == "compare":
+        if options.no_renames:
             RENAMED_COLUMNS.clear()
             RENAMED_OPTIONS.clear()
-        sys.exit(print_differences(read_recording(given.before), read_recording(given.after)))
-    if not (given.source / "sapbert").is_dir():
-        sys.exit(f"{given.source} holds no folder `sapbert`")
+        sys.exit(print_differences(read_recording(options.before), read_recording(options.after)))
+    if not (options.source / "sapbert").is_dir():
+        sys.exit(f"{options.source} contains no folder `sapbert`")
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        program = Program(given.source, Path(folder), old=given.old)
-        recording = record_all(program, given.data and given.data.resolve())
-    with gzip.open(given.out, "wt", encoding="utf-8") as file:
+        program = Program(options.source, Path(folder), old=options.old)
+        recording = record_all(program, options.data and options.data.resolve())
+    with gzip.open(options.out, "wt", encoding="utf-8") as file:
         json.dump(recording, file, ensure_ascii=False)
-    print(f"{len(recording)} commands and requests in {time.perf_counter() - start:.0f} s -> {given.out}")
+    print(f"{len(recording)} commands and requests in {time.perf_counter() - start:.0f} s -> {options.out}")
 
 
 # Recording
 
 
 def record_all(program: Program, data: Path | None) -> dict[str, Any]:
-    # Beside this script; comparing, which tests load from elsewhere, does without.
+    # In the folder of this script. Imported here, because tests load this module from elsewhere to compare.
     from behaviour_inputs import prepare
 
     prepare(program.folder, data)
@@ -167,7 +167,7 @@ def record_all(program: Program, data: Path | None) -> dict[str, Any]:
             if data is None and "real" in title:
                 continue
             print(f"{title}: {len(commands)}", flush=True)
-            found = pool.map(lambda command: program.answer(command, places), commands)
+            found = pool.map(lambda command: program.record(command, places), commands)
             recording |= dict(zip(commands, found, strict=True))
     python = program.run("-c", PYTHON)
     recording["python"] = outcome(python) | {"lines": python.stdout.decode().splitlines()}
@@ -175,7 +175,7 @@ def record_all(program: Program, data: Path | None) -> dict[str, Any]:
 
 
 def stages(text: str) -> list[tuple[str, list[str]]]:
-    """Split the list of commands at its `# title` lines; commands of a stage do not need each other."""
+    """Split the list of commands at its `# title` lines; commands of a stage are independent."""
     found: list[tuple[str, list[str]]] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         if line.startswith("# "):
@@ -192,7 +192,7 @@ def verb_of(arguments: list[str]) -> str:
 
 
 def outcome(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
-    """Exit code and, of an error, whether it is one line; what a success says is wording."""
+    """Exit code, number of lines of an error message, and whether there is a traceback."""
     lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     traceback = any(line.startswith("Traceback") for line in lines)
     return {
@@ -203,7 +203,7 @@ def outcome(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
 
 
 def printed(arguments: list[str], text: str) -> dict[str, Any]:
-    """What standard output holds beside words: JSON, links, figures, names of options."""
+    """The data in standard output, without wording: JSON, links, figures, names of options."""
     if "--help" in arguments:
         names = set(re.findall(r"(?:^ {2}|/ |, )(--[a-z][a-z-]*)", text, re.MULTILINE))
         return {"options": sorted(f"{verb_of(arguments)} {name}" for name in names)}
@@ -215,7 +215,7 @@ def printed(arguments: list[str], text: str) -> dict[str, Any]:
     if kind == "sssom":
         return {"printed": sssom_table(text)}
     if "--json" in arguments or kind == "jsonl":
-        return {"printed": [steady(json.loads(line)) for line in text.splitlines()]}
+        return {"printed": [without_volatile(json.loads(line)) for line in text.splitlines()]}
     if arguments[:1] == ["link"]:
         return {"printed": table(csv.DictReader(text.splitlines(keepends=True)))}
     if arguments[:1] in (["compare"], ["errors"], ["evaluate"]):
@@ -224,7 +224,7 @@ def printed(arguments: list[str], text: str) -> dict[str, Any]:
 
 
 def content(path: Path) -> Any:
-    """What a command wrote: of an artifact what identifies it, of a file its rows."""
+    """What a command wrote: the identity of an artifact, or the rows of a file."""
     if path.is_dir():
         return artifact(path)
     if not path.is_file():
@@ -232,11 +232,11 @@ def content(path: Path) -> Any:
     if path.suffix == ".parquet":
         return table(pl.read_parquet(path).iter_rows(named=True))
     if path.suffix in (".txt", ".html"):
-        # A page holds wording; of the reference code's text every byte counts.
+        # Pages consist of wording; text in the format of the reference code must be identical.
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.suffix == ".txt" else "a page"
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
-        return steady(json.loads(text))
+        return without_volatile(json.loads(text))
     if path.suffix == ".jsonl":
         return table(map(json.loads, text.splitlines()))
     if path.name.endswith(".sssom.tsv"):
@@ -248,14 +248,14 @@ def artifact(path: Path) -> dict[str, Any]:
     manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     found = identity(manifest)
     if manifest["kind"] == "evaluation":
-        # Its fingerprint is that of files whose columns may be renamed.
+        # The fingerprint depends on files whose columns may be renamed.
         del found["fingerprint"]
         found |= {name: content(path / name) for name in manifest["files"]}
     return found
 
 
 def identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells one artifact from another; counts are named in words, so their values alone are taken."""
+    """What identifies an artifact. Only the values of counts, because their names are wording."""
     return {
         "kind": manifest["kind"],
         "fingerprint": manifest["fingerprint"],
@@ -277,7 +277,7 @@ def sssom_table(text: str) -> dict[str, Any]:
 
 
 def aligned_table(text: str) -> dict[str, Any]:
-    """Read a table whose columns begin where their titles do."""
+    """Parse a table with aligned columns."""
     header, *lines = text.splitlines() or [""]
     titles = list(re.finditer(r"\S+(?: \S+)*", header))
     ends = [title.start() for title in titles[1:]] + [None]
@@ -285,42 +285,42 @@ def aligned_table(text: str) -> dict[str, Any]:
     return table({name: line[start:end].strip() for name, start, end in cells} for line in lines)
 
 
-def steady(value: Any) -> Any:
-    """Leave out of a JSON value what differs from run to run."""
+def without_volatile(value: Any) -> Any:
+    """Remove the parts of a JSON value that differ between runs."""
     if isinstance(value, dict) and {"kind", "fingerprint", "counts", "files"} <= value.keys():
         return identity(value)
     if isinstance(value, dict):
-        return {name: steady(part) for name, part in value.items() if name not in VOLATILE}
-    return [steady(part) for part in value] if isinstance(value, list) else value
+        return {name: without_volatile(part) for name, part in value.items() if name not in VOLATILE}
+    return [without_volatile(part) for part in value] if isinstance(value, list) else value
 
 
 def service_answers(program: Program) -> Iterator[tuple[str, Any]]:
-    """Start the service, ask it, and stop it; of a refusal only the status is compared."""
+    """Start the service, send requests, and stop it. Of an error only the status is compared."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = program.start("serve", "--port", str(port))
     try:
         for _ in range(300):
             with suppress(urllib.error.URLError):
-                if ask(port, "/v1/ready")["status"] == 200:
+                if send_request(port, "/v1/ready")["status"] == 200:
                     break
             time.sleep(0.2)
         for path, body in REQUESTS:
-            yield f"serve {path} {json.dumps(body)}", ask(port, path, body)
+            yield f"serve {path} {json.dumps(body)}", send_request(port, path, body)
     finally:
         process.terminate()
         stopped = process.wait(30)
     yield "serve", {"exit": stopped}
 
 
-def ask(port: int, path: str, body: Any = None) -> dict[str, Any]:
+def send_request(port: int, path: str, body: Any = None) -> dict[str, Any]:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers)
+    message = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310  # our own service
+        with urllib.request.urlopen(message, timeout=60) as answer:  # noqa: S310  # our own service
             text = answer.read().decode().replace(f":{port}", "")
-            return {"status": answer.status, "answer": steady(json.loads(text))}
+            return {"status": answer.status, "answer": without_volatile(json.loads(text))}
     except urllib.error.HTTPError as error:
         return {"status": error.code}
 

@@ -2,7 +2,7 @@
 
     python scripts/lock.py [--upgrade]
 
-Needs uv. The files hold all platforms and Python versions, as markers. Versions already in a lock file are
+Needs uv. The files cover all platforms and Python versions, by markers. Versions already in a lock file are
 kept unless `--upgrade` is given or pyproject.toml no longer allows them.
 
 torch and its GPU packages are left out of the hashed files: its CPU and CUDA builds have the same version

@@ -57,7 +57,7 @@ def test_the_gpu_benchmark_runs_without_a_gpu_and_on_a_bare_machine(tmp_path: Pa
     for batch in found["gpu_same"]["batches"]:
         assert abs(batch["ours"]["loss"] - batch["fp32"]["loss"]) < 1e-5
         assert batch["ours"]["cosine"] > 0.999
-    assert found["gpu_resume"]["largest_difference_stopped"] == 0
+    assert found["gpu_resume"]["largest_difference_resumed"] == 0
     assert found["gpu_search"]["largest_difference_of_scores"] < 1e-5
     assert "stopped_after_steps" not in found["gpu_epoch"]
     assert (tmp_path / "log.txt").read_text().rstrip().endswith("done")

@@ -36,9 +36,9 @@ def read_names(meta: Path, language: str) -> tuple[dict[str, list[str]], Preferr
             cui, name = fields[0], fields[14]
             rank = ranks.get((fields[11], fields[12]), 0)
             score = (rank, fields[2] == "P", fields[4] == "PF", fields[6] == "Y")
-            wanted = (cui, fields[1])
-            if wanted not in preferred or score > preferred[wanted][0]:
-                preferred[wanted] = (score, name)
+            concept = (cui, fields[1])
+            if concept not in preferred or score > preferred[concept][0]:
+                preferred[concept] = (score, name)
             key = (cui, name.lower())
             if key not in seen:
                 seen.add(key)
@@ -54,10 +54,10 @@ def add_tradenames(meta: Path, names: dict[str, list[str]]) -> None:
             if fields[7] in ("has_tradename", "tradename_of"):
                 links[fields[0]].add(fields[4])
                 links[fields[4]].add(fields[0])
-    own = {cui: list(names[cui]) for cui in links if cui in names}
+    before = {cui: list(names[cui]) for cui in links if cui in names}
     for cui, others in links.items():
         if cui in names:
-            added = itertools.chain.from_iterable(own.get(other, ()) for other in sorted(others))
+            added = itertools.chain.from_iterable(before.get(other, ()) for other in sorted(others))
             names[cui] = list(dict.fromkeys(itertools.chain(names[cui], added)))
 
 

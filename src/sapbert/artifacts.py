@@ -249,12 +249,12 @@ def _parse_manifest(path: Path) -> Manifest:
         raise ArtifactError(f"{path}: {what}")
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        found = int(content["format"])
-        if found < FORMAT:
+        version = int(content["format"])
+        if version < FORMAT:
             raise ArtifactError(f"{path} was written by an older sapbert; make it again")
-        if found > FORMAT:
+        if version > FORMAT:
             raise ArtifactError(
-                f"{path} was written by sapbert {content.get('sapbert')} in format {found}; "
+                f"{path} was written by sapbert {content.get('sapbert')} in format {version}; "
                 f"this is sapbert {__version__}, which reads up to {FORMAT}: upgrade it"
             )
         if content.pop("checksum") != _checksum(content):

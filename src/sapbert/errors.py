@@ -20,9 +20,9 @@ class SapbertError(Exception):
 class FormatError(SapbertError):
     """A file is invalid; the message names the file and, if known, the line."""
 
-    def __init__(self, where: Path | str, line: int | None, found: str, *, hint: str | None = None) -> None:
+    def __init__(self, where: Path | str, line: int | None, problem: str, *, hint: str | None = None) -> None:
         place = f"{where}:{line}" if line is not None else f"{where}"
-        super().__init__(f"{place}: {found} ({hint})" if hint else f"{place}: {found}")
+        super().__init__(f"{place}: {problem} ({hint})" if hint else f"{place}: {problem}")
 
 
 class ConfigError(SapbertError):

@@ -84,11 +84,11 @@ def combine_settings(
 
     An option that is None was not given. Tables are combined key by key.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    for name, value in given.items():
+    explicit = {name: value for name, value in options.items() if value is not None}
+    for name, value in explicit.items():
         if isinstance(value, Mapping) and isinstance(file_values.get(name), Mapping):
-            given[name] = {**file_values[name], **value}
-    return settings(**{**file_values, **given})
+            explicit[name] = {**file_values[name], **value}
+    return settings(**{**file_values, **explicit})
 
 
 def check_types(settings: DataclassInstance) -> None:

@@ -123,8 +123,8 @@ class _Expansion:
     def _fields(self) -> Iterator[tuple[Field[Any], Any]]:
         """Yield the fields that become options, with their types: those of the class, then its base's."""
         hints = get_type_hints(self.settings, include_extras=True)
-        own = self.settings.__annotations__
-        for field in sorted(fields(self.settings), key=lambda field: field.name not in own):
+        of_class = self.settings.__annotations__
+        for field in sorted(fields(self.settings), key=lambda field: field.name not in of_class):
             metadata = _metadata(hints[field.name])
             hidden = isinstance(metadata, Option) and metadata.hidden
             if not hidden and field.name not in self.without:

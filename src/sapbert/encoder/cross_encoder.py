@@ -75,10 +75,10 @@ def bracket_mention(mention: str, context: str) -> str:
     """
     if not context:
         return mention
-    found = re.search(rf"(?<!\w){re.escape(mention)}(?!\w)", context)
-    if found is None:
+    match = re.search(rf"(?<!\w){re.escape(mention)}(?!\w)", context)
+    if match is None:
         return f"[ {mention} ] {context[: 2 * CONTEXT_WIDTH]}"
-    start, stop = found.span()
+    start, stop = match.span()
     before, after = context[max(start - CONTEXT_WIDTH, 0) : start], context[stop : stop + CONTEXT_WIDTH]
     return f"{before}[ {mention} ]{after}"
 

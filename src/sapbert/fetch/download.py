@@ -248,11 +248,11 @@ def _verify(part: _Part, headers: Mapping[str, str], address: str) -> bool:
         return False
     algorithm, expected = published
     with open(part.path, "rb") as file:
-        found = hashlib.file_digest(file, algorithm).digest()
-    if found != expected:
+        actual = hashlib.file_digest(file, algorithm).digest()
+    if actual != expected:
         part.discard()
         raise SapbertError(
-            f"{address}: its {algorithm} is {found.hex()}, but the server published {expected.hex()}; "
+            f"{address}: its {algorithm} is {actual.hex()}, but the server published {expected.hex()}; "
             "the file was deleted, try again"
         )
     return True
@@ -265,8 +265,8 @@ def _published(headers: Mapping[str, str]) -> tuple[str, bytes] | None:
         ("md5", "x-goog-hash", r"md5=([A-Za-z0-9+/=]+)"),
     )
     for algorithm, header, pattern in forms:
-        if found := re.search(pattern, headers.get(header) or ""):
-            return algorithm, base64.b64decode(found[1])
+        if match := re.search(pattern, headers.get(header) or ""):
+            return algorithm, base64.b64decode(match[1])
     return None
 
 

@@ -98,10 +98,10 @@ class AnnIndex:
         blocks = [slice(start, min(start + BLOCK, total)) for start in range(0, total, BLOCK)]
         for start in range(0, len(codes), MENTIONS):
             group = np.concatenate(codes[start : start + MENTIONS])
-            found = self._pool.map(
+            block_keys = self._pool.map(
                 lambda block, group=group: self._compare(group, block, rows, count), blocks
             )
-            keys = np.concatenate(list(found), axis=1)  # (mentions, blocks * count)
+            keys = np.concatenate(list(block_keys), axis=1)  # (mentions, blocks * count)
             if keys.shape[1] > count:
                 keys = np.partition(keys, count - 1, axis=1)[:, :count]
             near = keys & _ROW_BITS

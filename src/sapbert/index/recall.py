@@ -47,17 +47,17 @@ class Sample(NamedTuple):
     def nearest(self, vectors: NDArray[np.float32], start: int) -> Neighbours:
         """Return the nearest of the vectors of the rows from `start` on."""
         scores = self.vectors @ vectors.T
-        own = self.rows - start
-        inside = (own >= 0) & (own < len(vectors))
-        scores[inside, own[inside]] = -np.inf
+        positions = self.rows - start
+        inside = (positions >= 0) & (positions < len(vectors))
+        scores[inside, positions[inside]] = -np.inf
         rows = np.broadcast_to(np.arange(start, start + len(vectors)), scores.shape)
         return _best(scores, rows)
 
     def recall(self, index: Index, truth: Neighbours) -> float:
         """Return the fraction of the true neighbours that `index` finds."""
-        _, found = index.search(self.vectors, NEIGHBOURS + 1)
-        found[found == self.rows[:, np.newaxis]] = -1
-        hits = (truth.rows[:, :, np.newaxis] == found[:, np.newaxis, :]).any(axis=2)
+        _, rows = index.search(self.vectors, NEIGHBOURS + 1)
+        rows[rows == self.rows[:, np.newaxis]] = -1
+        hits = (truth.rows[:, :, np.newaxis] == rows[:, np.newaxis, :]).any(axis=2)
         real = np.isfinite(truth.scores)
         return float(hits[real].mean()) if real.any() else 1.0
 

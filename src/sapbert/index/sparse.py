@@ -145,7 +145,7 @@ class SparseIndex:
         """Return cosines, best first, and rows of the names nearest to folded `mentions`.
 
         Equal cosines are in order of rows; only names that share an n-gram are found; -1 where there are
-        fewer than `k`. `allowed` says which rows may be.  # (mentions, k), (mentions, k)
+        fewer than `k`. `allowed` says which rows may be returned.  # (mentions, k), (mentions, k)
         """
         scores = np.zeros((len(mentions), k), np.float32)
         rows = np.full((len(mentions), k), -1, np.int64)
@@ -153,20 +153,20 @@ class SparseIndex:
         for first in range(0, len(mentions), size):
             batch = mentions[first : first + size]
             for at, best in enumerate(self._best(batch, k, allowed), start=first):
-                found = min(k, len(best.rows))
-                scores[at, :found], rows[at, :found] = best.scores[:k], best.rows[:k]
+                count = min(k, len(best.rows))
+                scores[at, :count], rows[at, :count] = best.scores[:k], best.rows[:k]
         return scores, rows
 
     def compare(self, mentions: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the cosine of each folded mention with each of its own `rows`; 0 if a row is -1.
+        """Return the cosine of each folded mention with each of its `rows`; 0 if a row is -1.
 
         # rows and result: (mentions, k)
         """
         scores = np.zeros(rows.shape, np.float32)
-        for at, (mention, own) in enumerate(zip(mentions, rows, strict=True)):
-            known = np.flatnonzero(own >= 0)
+        for at, (mention, mention_rows) in enumerate(zip(mentions, rows, strict=True)):
+            known = np.flatnonzero(mention_rows >= 0)
             weights = self._weigh([mention])[:, 0]
-            for place, row in zip(known, own[known], strict=True):
+            for place, row in zip(known, mention_rows[known], strict=True):
                 here = slice(*self.offsets[row : row + 2])
                 scores[at, place] = weights[self.numbers[here]] @ self.counts[here] * self.scales[row]
         return scores
@@ -183,7 +183,7 @@ class SparseIndex:
             scores *= self.scales[start:stop, np.newaxis]
             if allowed is not None:
                 scores *= allowed[start:stop, np.newaxis]
-            floors = np.array([own.floor(k) for own in best], np.float32)
+            floors = np.array([one.floor(k) for one in best], np.float32)
             owners, rows = np.nonzero((scores > floors).T)
             cuts = np.searchsorted(owners, np.arange(len(mentions) + 1))
             for at in np.unique(owners):
@@ -288,11 +288,11 @@ def _combine_repeats(keys: NDArray[np.int64], owners: NDArray[np.int64], texts: 
 def _to_numbers(counted: NgramCounts, ngrams: NDArray[np.int64]) -> NgramCounts:
     """Replace keys by numbers; n-grams that occur in no name are dropped, as in scikit-learn."""
     numbers = np.searchsorted(ngrams, counted.ngrams)
-    here = np.zeros(len(numbers), np.bool_)
+    known = np.zeros(len(numbers), np.bool_)
     inside = numbers < len(ngrams)
-    here[inside] = ngrams[numbers[inside]] == counted.ngrams[inside]
-    kept = np.concatenate([[0], np.cumsum(here)])
-    return NgramCounts(kept[counted.offsets], numbers[here], counted.counts[here])
+    known[inside] = ngrams[numbers[inside]] == counted.ngrams[inside]
+    known_before = np.concatenate([[0], np.cumsum(known)])
+    return NgramCounts(known_before[counted.offsets], numbers[known], counted.counts[known])
 
 
 def _scales(counted: NgramCounts, idf: NDArray[Any]) -> NDArray[np.float32]:

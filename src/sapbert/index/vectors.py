@@ -130,11 +130,11 @@ class Vectors:
         self, mentions: NDArray[np.float32], near: Iterable[NDArray[np.integer[Any]]], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Rank the rows given for each mention; returns the result of `protocols.Index.search`."""
-        scores, found = no_results(len(mentions), k)
+        scores, result_rows = no_results(len(mentions), k)
         for number, (mention, rows) in enumerate(zip(mentions, near, strict=True)):
             best_scores, best_rows = self.rank(mention, rows, k)
-            scores[number, : len(best_rows)], found[number, : len(best_rows)] = best_scores, best_rows
-        return scores, found
+            scores[number, : len(best_rows)], result_rows[number, : len(best_rows)] = best_scores, best_rows
+        return scores, result_rows
 
 
 class VectorWriter(ExitStack):

@@ -65,10 +65,10 @@ class HybridSearch:
         allowed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return scores, best first, and rows; see `search.NameSearch`."""
-        found = self.scored_rows(texts, vectors, k, allowed=allowed)
-        combined = found.scores(self.weight)
+        scored = self.scored_rows(texts, vectors, k, allowed=allowed)
+        combined = scored.scores(self.weight)
         scores, rows = no_results(len(texts), k)
-        for mention, (row_scores, row_numbers) in enumerate(zip(combined, found.rows, strict=True)):
+        for mention, (row_scores, row_numbers) in enumerate(zip(combined, scored.rows, strict=True)):
             order = np.lexsort((row_numbers, -row_scores))
             order = order[row_numbers[order] >= 0][:k]
             scores[mention, : len(order)] = row_scores[order]
@@ -103,18 +103,18 @@ def open_hybrid(index: Index, folder: Path, weight: float) -> HybridSearch:
     return HybridSearch(index, Vectors.open(folder), SparseIndex.open(folder / SPARSE), weight)
 
 
-def best_row_correct(found: ScoredRows, correct: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:
+def best_row_correct(scored: ScoredRows, correct: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:
     """Return for each mention whether its best row is correct.  # correct: (mentions, width)"""
     # Rows are in ascending order, so of equal scores the lower row wins, as in a search.
-    best = np.argmax(found.scores(weight), axis=1)
+    best = np.argmax(scored.scores(weight), axis=1)
     result: NDArray[np.bool_] = correct[np.arange(len(best)), best]
     return result
 
 
-def best_weight(found: ScoredRows, correct: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:
+def best_weight(scored: ScoredRows, correct: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:
     """Return the weight with the highest accuracy (the lowest if several), and the accuracy of each weight.
 
     `correct` is whether a row is a name of the right concept.  # (mentions, width)
     """
-    accuracy = {weight: float(best_row_correct(found, correct, weight).mean()) for weight in WEIGHT_GRID}
+    accuracy = {weight: float(best_row_correct(scored, correct, weight).mean()) for weight in WEIGHT_GRID}
     return max(WEIGHT_GRID, key=lambda weight: (accuracy[weight], -weight)), accuracy

@@ -163,9 +163,9 @@ class Linker:
         settings = _with_k(settings, k)
         if self.reranker is None:
             return self._search(mentions, settings)
-        found = self._search(mentions, _with_k(settings, max(settings.k, RERANK_DEPTH)))
-        reordered = rerank(self.reranker, mentions, contexts or [""] * len(mentions), found)
-        return [candidates[: settings.k] for candidates in reordered]
+        candidates = self._search(mentions, _with_k(settings, max(settings.k, RERANK_DEPTH)))
+        reordered = rerank(self.reranker, mentions, contexts or [""] * len(mentions), candidates)
+        return [best[: settings.k] for best in reordered]
 
     def cached(
         self, mentions: Sequence[str], *, k: int | None = None, settings: LinkSettings = DEFAULTS
@@ -205,21 +205,23 @@ class Linker:
         self, texts: list[str], settings: LinkSettings, masks: FilterMasks
     ) -> list[list[Candidate]]:
         """Link distinct folded mentions, none of them empty."""
-        found: list[dict[int, Candidate]] = [{} for _ in texts]
+        by_concept: list[dict[int, Candidate]] = [{} for _ in texts]
         if settings.exact:
-            for candidates, names in zip(found, self._exact_names(texts, masks), strict=True):
+            for candidates, names in zip(by_concept, self._exact_names(texts, masks), strict=True):
                 for concept, name in names.items():
                     candidates[concept] = self._candidate(concept, name, 1.0, "exact")
         # The confidence of the best candidate depends on the score of the second.
         depth = settings.k if self._calibration_for(settings) is None else max(settings.k, 2)
-        incomplete = [number for number, candidates in enumerate(found) if len(candidates) < depth]
+        incomplete = [number for number, candidates in enumerate(by_concept) if len(candidates) < depth]
         hits = self._nearest([texts[number] for number in incomplete], depth, masks)
         for number, nearest in zip(incomplete, hits, strict=True):
             for concept, score, row in nearest:
-                if len(found[number]) < depth and concept not in found[number]:
+                if len(by_concept[number]) < depth and concept not in by_concept[number]:
                     name = self.name_table.texts[row]
-                    found[number][concept] = self._candidate(concept, name, score, self.search.matched_by)
-        return [self._finish(list(candidates.values()), settings) for candidates in found]
+                    by_concept[number][concept] = self._candidate(
+                        concept, name, score, self.search.matched_by
+                    )
+        return [self._finish(list(candidates.values()), settings) for candidates in by_concept]
 
     def _exact_names(self, texts: list[str], masks: FilterMasks) -> Iterator[Mapping[int, str]]:
         """Yield for each mention the concepts that have it as a name, in order, and the name as spelled."""

@@ -74,7 +74,7 @@ def rerank(
     reranker: Reranker,
     mentions: Sequence[str],
     contexts: Sequence[str],
-    found: Sequence[Sequence[Candidate]],
+    candidate_lists: Sequence[Sequence[Candidate]],
 ) -> list[list[Candidate]]:
     """Return the candidates of each mention in the order of the reranker, with its scores."""
     requests = [
@@ -84,10 +84,10 @@ def rerank(
             tuple(candidate.score for candidate in candidates),
             context,
         )
-        for mention, context, candidates in zip(mentions, contexts, found, strict=True)
+        for mention, context, candidates in zip(mentions, contexts, candidate_lists, strict=True)
     ]
     scores = rerank_scores(reranker, requests)
-    return [_reorder(candidates, array) for candidates, array in zip(found, scores, strict=True)]
+    return [_reorder(candidates, array) for candidates, array in zip(candidate_lists, scores, strict=True)]
 
 
 def rerank_scores(reranker: Reranker, requests: Sequence[RerankRequest]) -> list[NDArray[np.float32]]:

@@ -60,9 +60,9 @@ def cluster(nodes: Nodes, left: Ints, right: Ints, *, trust: Trust, max_cluster:
     full = _attempt(nodes, left, right, trust, max_cluster)
     direct = (left < nodes.concepts) & (right < nodes.concepts) & full.ambiguous[full.labels[left]]
     direct_only = _attempt(nodes, left[direct], right[direct], trust, max_cluster)
-    own = nodes.identity[: nodes.concepts]
-    first, second = full.labels[own], direct_only.labels[own]
-    heads = np.where(direct_only.ambiguous[second], own, second)
+    concept_nodes = nodes.identity[: nodes.concepts]
+    first, second = full.labels[concept_nodes], direct_only.labels[concept_nodes]
+    heads = np.where(direct_only.ambiguous[second], concept_nodes, second)
     heads = np.where(full.ambiguous[first], heads, first)
     largest = np.flatnonzero(second == np.argmax(np.where(direct_only.ambiguous, direct_only.sizes, 0)))
     refused = int(np.count_nonzero(direct_only.ambiguous))
@@ -74,9 +74,9 @@ def cluster(nodes: Nodes, left: Ints, right: Ints, *, trust: Trust, max_cluster:
 def _attempt(nodes: Nodes, left: Ints, right: Ints, trust: Trust, max_cluster: int) -> _Attempt:
     total = nodes.identity.size
     labels = connected(total, left, right)
-    own = nodes.identity[: nodes.concepts]
-    sizes = np.bincount(labels[own], minlength=total)
-    concepts = _unique(own)
+    concept_nodes = nodes.identity[: nodes.concepts]
+    sizes = np.bincount(labels[concept_nodes], minlength=total)
+    concepts = _unique(concept_nodes)
     # Concepts known to be identical stay together, however many they are.
     ambiguous = (sizes > max_cluster) & (np.bincount(labels[concepts], minlength=total) > 1)
     if trust == "one-to-one":

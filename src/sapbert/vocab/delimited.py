@@ -136,8 +136,8 @@ def _bad_utf8(line: bytes) -> str | None:
 
 def _check_header(data: bytes, name: str, layout: Layout) -> None:
     line = data[: data.index(b"\n")].decode("utf-8", "replace").rstrip("\r")
-    found = line.split(layout.separator)
-    if [column.lower() for column in found] != [column.lower() for column in layout.columns]:
+    header = line.split(layout.separator)
+    if [column.lower() for column in header] != [column.lower() for column in layout.columns]:
         raise FormatError(
             name,
             1,

@@ -80,14 +80,14 @@ def merge_vocabularies(
     """
     for vocabulary in vocabularies:
         _record_input(vocabulary, inputs)
-    own = [
+    ids_by_vocabulary = [
         vocabulary.names.select("concept_id").unique().collect().to_series() for vocabulary in vocabularies
     ]
-    concepts = pl.concat([ids.sort() for ids in own]).unique(maintain_order=True)
+    concepts = pl.concat([ids.sort() for ids in ids_by_vocabulary]).unique(maintain_order=True)
     nodes, left, right = _graph(concepts, vocabularies, xrefs, inputs)
     clustering = cluster(nodes, left, right, trust=settings.trust, max_cluster=settings.max_cluster)
     _write(vocabularies, _moves(concepts, clustering.heads), writer)
-    report = _report(concepts, clustering, sum(len(ids) for ids in own))
+    report = _report(concepts, clustering, sum(len(ids) for ids in ids_by_vocabulary))
     writer.count("concepts read", report.concepts_in)
     writer.count("clusters joined", report.joined)
     writer.count("clusters refused", report.refused)
@@ -146,12 +146,12 @@ class _Numbering:
     def _prefixes(self) -> Ints:
         """Return for each code the number of its prefix."""
         prefixes = pl.Series([""], dtype=pl.Categorical(pl.Categories.random()))
-        found = [np.empty(0, dtype=np.int64)]
+        parts = [np.empty(0, dtype=np.int64)]
         for start in range(0, self._total, _IDS_PER_STEP):
             codes = pl.int_range(start, min(start + _IDS_PER_STEP, self._total), dtype=pl.UInt32, eager=True)
             prefix = codes.cat.to(self._column.dtype).cast(pl.String).str.extract("^([^:]*)", 1)
-            found.append(prefix.cast(prefixes.dtype).to_physical().to_numpy().astype(np.int64))
-        return np.concatenate(found)
+            parts.append(prefix.cast(prefixes.dtype).to_physical().to_numpy().astype(np.int64))
+        return np.concatenate(parts)
 
 
 def _record_input(vocabulary: Vocabulary, inputs: InputReader) -> None:
@@ -178,9 +178,9 @@ def _read_xrefs(path: Path, inputs: InputReader) -> Iterator[pl.DataFrame]:
         return
     source = find_table(path)
 
-    def choose(found: list[str]) -> dict[str, str]:
-        if missing := [column for column in XREFS if column not in found]:
-            problem = f"no column {missing[0]}; found {', '.join(found)[:300]}"
+    def choose(columns: list[str]) -> dict[str, str]:
+        if missing := [column for column in XREFS if column not in columns]:
+            problem = f"no column {missing[0]}; found {', '.join(columns)[:300]}"
             raise FormatError(
                 source.name, 1, problem, hint="it needs concept_id and xref, separated by a tab"
             )
@@ -190,9 +190,9 @@ def _read_xrefs(path: Path, inputs: InputReader) -> Iterator[pl.DataFrame]:
         rows = batch.frame.with_columns(to_curies(batch.frame[column]).alias(column) for column in XREFS)
         bad = rows["concept_id"].is_null() | rows["xref"].is_null()
         for row in bad.arg_true():
-            found = " or ".join(repr(text[:80]) for text in batch.frame.row(row))
+            texts = " or ".join(repr(text[:80]) for text in batch.frame.row(row))
             hint = "both must look like mesh:D009203"
-            inputs.reject_row(FormatError(source.name, batch.line(row), f"{found} is not an id", hint=hint))
+            inputs.reject_row(FormatError(source.name, batch.line(row), f"{texts} is not an id", hint=hint))
         yield rows.filter(~bad)
 
 

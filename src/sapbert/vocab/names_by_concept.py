@@ -25,9 +25,9 @@ class NamesByConcept(NamedTuple):
     @classmethod
     def of(cls, names: pl.DataFrame, prefix: str = "") -> Self:
         """Group names with a column `concept_id`; `prefix` is prepended to each identifier."""
-        own = names["concept_id"]
-        numbers = own.rle_id().alias("concept")
-        return cls(prefix + own.gather(run_starts(numbers)), names.drop("concept_id").with_columns(numbers))
+        ids = names["concept_id"]
+        numbers = ids.rle_id().alias("concept")
+        return cls(prefix + ids.gather(run_starts(numbers)), names.drop("concept_id").with_columns(numbers))
 
     @classmethod
     def concat(cls, pieces: Iterable[Self]) -> Self:

@@ -125,12 +125,12 @@ def jsonl_batches(
         objects = list(json_objects(block, first, source.name, inputs))
         first += block.count(b"\n")
         if roles is None:
-            roles = choose(list(dict.fromkeys(key for _, found in objects for key in found)))
+            roles = choose(list(dict.fromkeys(key for _, content in objects for key in content)))
         rows: list[list[Any]] = []
         lines: list[int] = []
-        for line, found in objects:
+        for line, content in objects:
             try:
-                rows.append([_json_field(role, found.get(key), separator) for role, key in roles.items()])
+                rows.append([_json_field(role, content.get(key), separator) for role, key in roles.items()])
             except TypeError as error:
                 inputs.reject_row(FormatError(source.name, line, str(error)))
             else:
@@ -207,7 +207,7 @@ def json_objects(
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            content = json.loads(line)
         except UnicodeDecodeError as error:
             inputs.reject_row(
                 FormatError(name, number, utf8_problem(line, error), hint="the file must be UTF-8")
@@ -217,10 +217,10 @@ def json_objects(
                 FormatError(name, number, f"not JSON: {error}", hint="expected one object per line")
             )
         else:
-            if isinstance(found, dict):
-                yield number, found
+            if isinstance(content, dict):
+                yield number, content
             else:
-                problem = f"a {type(found).__name__} instead of an object"
+                problem = f"a {type(content).__name__} instead of an object"
                 inputs.reject_row(FormatError(name, number, problem, hint="expected one object per line"))
 
 

@@ -146,15 +146,15 @@ class VocabularyWriter:
 
         def write_part(numbered: tuple[int, NamesByConcept]) -> tuple[int, dict[str, HashInput]]:
             number, piece = numbered
-            whole = _sorted_and_marked(_with_late_names(piece, late))
-            rows = {"names": whole.with_ids().select(list(NAMES))}
-            rows |= {table: _facts_of(whole.ids, own) for table, own in facts.items()}
-            return len(whole.ids), {name: tables[name].write(number, part) for name, part in rows.items()}
+            grouped = _sorted_and_marked(_with_late_names(piece, late))
+            rows = {"names": grouped.with_ids().select(list(NAMES))}
+            rows |= {table: _facts_of(grouped.ids, frame) for table, frame in facts.items()}
+            return len(grouped.ids), {name: tables[name].write(number, part) for name, part in rows.items()}
 
-        concepts = 0
+        total = 0
         parts = enumerate(regroup_by_concept(self._take_spool(), ROWS_PER_PART))
-        for found, written in ordered_map(write_part, parts):
-            concepts += found
+        for concepts, written in ordered_map(write_part, parts):
+            total += concepts
             for name, part in written.items():
                 tables[name].digest.update(part)
         self._spool.rmdir()
@@ -168,7 +168,7 @@ class VocabularyWriter:
             fingerprint=fingerprint_of({name: table.digest.hexdigest() for name, table in tables.items()}),
             settings=settings,
             inputs=inputs.checksums,
-            counts={"concepts": concepts, **rows, **self.counts},
+            counts={"concepts": total, **rows, **self.counts},
             details={
                 "type_labels": dict(sorted(self.type_labels.items())),
                 "skipped": inputs.skipped_examples,
@@ -240,16 +240,16 @@ def _sorted_by_concept(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 def _rows_between(ids: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows between the first and the last of `ids`; both are sorted by concept."""
-    own = rows["concept_id"]
-    return rows[own.search_sorted(ids[0], side="left") : own.search_sorted(ids[-1], side="right")]
+    concepts = rows["concept_id"]
+    return rows[concepts.search_sorted(ids[0], side="left") : concepts.search_sorted(ids[-1], side="right")]
 
 
 def _facts_of(ids: pl.Series, facts: pl.DataFrame) -> pl.DataFrame:
     """Return the distinct rows of `facts` about the concepts `ids`, in order."""
-    concepts = pl.DataFrame({"concept_id": ids, "own": ids})
+    concepts = pl.DataFrame({"concept_id": ids, "matched": ids})
     # Both are sorted; `join_asof` takes a third of the time of a semi-join.
     near = _rows_between(ids, facts).join_asof(concepts, on="concept_id", check_sortedness=False)
-    about = near.filter(pl.col("own") == pl.col("concept_id")).drop("own")
+    about = near.filter(pl.col("matched") == pl.col("concept_id")).drop("matched")
     concept, fact = about
     if ((concept == concept.shift()) & (fact <= fact.shift())).any():
         return about.unique().sort(about.columns)

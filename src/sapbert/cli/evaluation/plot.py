@@ -192,7 +192,7 @@ def _similarity_counts(similarities: Mapping[str, Similarities]) -> dict[str, An
         }
 
     models = {
-        model: {"all": counts(found.all_pairs), "hard": counts(found.mined)}
-        for model, found in similarities.items()
+        model: {"all": counts(before_and_after.all_pairs), "hard": counts(before_and_after.mined)}
+        for model, before_and_after in similarities.items()
     }
     return {"edges": EDGES.tolist(), "models": models}

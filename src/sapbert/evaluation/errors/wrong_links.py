@@ -97,7 +97,7 @@ def _kind(row: Mapping[str, Any], answers: _Answers, gold_names: Mapping[str, li
     best = [answers.get((row["mention"], part)) for part in range(len(parts))]
     gold = [name for concept in row["gold"].split("|") for name in gold_names.get(concept, ())]
     return classify_error(
-        ErrorCase(row["raw"], parts, [found[0][0] if found else None for found in best], gold, row["rank"])
+        ErrorCase(row["raw"], parts, [answer[0][0] if answer else None for answer in best], gold, row["rank"])
     )
 
 

@@ -97,14 +97,14 @@ def _fit_weight(
     searched = [mention for mention, row in zip(gold, rows, strict=True) if not (settings.exact and row >= 0)]
     if not searched:
         return 0.0, {}
-    found, correct = _scored_rows(linker, search, searched)
-    weight, accuracy = best_weight(found, correct)
+    scored, correct = _scored_rows(linker, search, searched)
+    weight, accuracy = best_weight(scored, correct)
     folds = folds_of([mention.text for mention in searched])
     held_out = np.zeros(len(searched), np.bool_)
     for fold in np.unique(folds):
         test, train = folds == fold, folds != fold
-        fold_weight = best_weight(_select(found, train), correct[train])[0] if train.any() else 0.0
-        held_out[test] = best_row_correct(_select(found, test), correct[test], fold_weight)
+        fold_weight = best_weight(_select(scored, train), correct[train])[0] if train.any() else 0.0
+        held_out[test] = best_row_correct(_select(scored, test), correct[test], fold_weight)
     if held_out.mean() <= accuracy[0.0]:
         weight = 0.0  # no gain on held-out mentions
     return weight, {
@@ -128,18 +128,18 @@ def _scored_rows(
         parts.append(search.scored_rows(texts, linker.encoder.encode(texts), _DEPTH))
     place_of = {text: place for place, text in enumerate(distinct)}
     places = [place_of[mention.text] for mention in gold]
-    found = ScoredRows(*(np.concatenate(arrays)[places] for arrays in zip(*parts, strict=True)))
+    scored = ScoredRows(*(np.concatenate(arrays)[places] for arrays in zip(*parts, strict=True)))
     # If a name has several concepts, the linker ranks the first first; links are ordered by concept.
     name_table = linker.name_table
-    first_links = name_table.link_offsets[np.maximum(found.rows, 0)]
+    first_links = name_table.link_offsets[np.maximum(scored.rows, 0)]
     concepts = name_table.link_concepts[first_links]  # (mentions, width)
     gold_concepts = [name_table.concepts_of(sorted(mention.concept_ids)) for mention in gold]
     correct = np.array([np.isin(row, right) for row, right in zip(concepts, gold_concepts, strict=True)])
-    return found, correct & (found.rows >= 0)
+    return scored, correct & (scored.rows >= 0)
 
 
-def _select(found: ScoredRows, mentions: NDArray[np.bool_]) -> ScoredRows:
-    return ScoredRows(found.rows[mentions], found.dense[mentions], found.sparse[mentions])
+def _select(scored: ScoredRows, mentions: NDArray[np.bool_]) -> ScoredRows:
+    return ScoredRows(scored.rows[mentions], scored.dense[mentions], scored.sparse[mentions])
 
 
 def _threshold_report(points: Sequence[ThresholdPoint], chosen: ThresholdPoint | None) -> dict[str, Any]:

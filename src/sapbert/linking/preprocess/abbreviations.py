@@ -27,7 +27,7 @@ _MAX_ABBREVIATIONS = 500
 def find_abbreviations(document: str) -> dict[str, str]:
     """Return the long form of each short form in `document`; the first definition counts."""
     document = tidy(document)
-    found: dict[str, str] = {}
+    long_forms: dict[str, str] = {}
     for bracket in _BRACKETED.finditer(document):
         before = document[max(0, bracket.start() - _MAX_DISTANCE) : bracket.start()]
         before = _SENTENCE_END.split(before)[-1].rstrip()
@@ -38,10 +38,10 @@ def find_abbreviations(document: str) -> dict[str, str]:
             short = before.rsplit(None, 1)[-1] if before else ""
             signs = sum(character.isupper() or character.isdigit() for character in short)
             long = _long_form(short, bracket[1]) if signs > 1 and _is_short(short) else None
-        if long is not None and len(found) < _MAX_ABBREVIATIONS:
-            found.setdefault(short, long)
+        if long is not None and len(long_forms) < _MAX_ABBREVIATIONS:
+            long_forms.setdefault(short, long)
     # "attenuated FAP (AFAP)": a long form may contain another short form.
-    return {short: expand(long, found) for short, long in found.items()}
+    return {short: expand(long, long_forms) for short, long in long_forms.items()}
 
 
 def expand(mention: str, abbreviations: Mapping[str, str]) -> str:

@@ -118,14 +118,14 @@ def _settings(served: ServedLinker, query: EntityQuery) -> LinkSettings | None:
 
 
 def _known_types(served: ServedLinker, types: Sequence[str]) -> list[str] | None:
-    """Return those of the types that the index has; None if types are given and it has none of them.
+    """Return the types that the index has; None if types are given but all are unknown.
 
     An unknown type is an error in `/v1`. In the protocol a type only restricts candidates, so a query with
     nothing but unknown types has no candidates.
     """
-    given = [word for word in types if word]
-    known = [word for word in given if word in served.linker.name_table.types]
-    return None if given and not known else known
+    requested = [word for word in types if word]
+    known = [word for word in requested if word in served.linker.name_table.types]
+    return None if requested and not known else known
 
 
 def _results(served: ServedLinker, query: EntityQuery, rows: list[Row]) -> list[Row]:

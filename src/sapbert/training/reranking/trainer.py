@@ -151,12 +151,12 @@ class _Reranking:
             return {}
         reranker = CrossEncoder(self.encoder, self.head)
         scores = reranker.rerank([example.request for example in self.held_out])
-        found = [any(example.is_right) for example in self.held_out]
+        has_right = [any(example.is_right) for example in self.held_out]
         first = [
-            found_one and example.is_right[example_scores.argmax()]
-            for example, found_one, example_scores in zip(self.held_out, found, scores, strict=True)
+            reachable and example.is_right[example_scores.argmax()]
+            for example, reachable, example_scores in zip(self.held_out, has_right, scores, strict=True)
         ]
-        return {"held_out_found": float(np.mean(found)), "held_out_first": float(np.mean(first))}
+        return {"held_out_found": float(np.mean(has_right)), "held_out_first": float(np.mean(first))}
 
     def finish(self) -> Mapping[str, float]:
         """Change nothing."""

@@ -53,12 +53,12 @@ def read_biosyn(
         writer.add(_with_defaults(names, _HIGHEST_RANK - names_read - pl.int_range(pl.len()), settings))
         names_read += names.height
     linked = pl.concat(others).explode("others").filter(pl.col("others") != pl.col("head"))
-    own = linked["others"].is_in(pl.concat(heads).unique().implode())
-    writer.add_facts("aliases", linked.filter(~own).select(concept_id="head", alias="others"))
+    is_head = linked["others"].is_in(pl.concat(heads).unique().implode())
+    writer.add_facts("aliases", linked.filter(~is_head).select(concept_id="head", alias="others"))
     if several_names:
-        writer.add_facts("xrefs", linked.filter(own).select(concept_id="head", xref="others"))
+        writer.add_facts("xrefs", linked.filter(is_head).select(concept_id="head", xref="others"))
     else:
-        shared = linked.filter(own).select(concept_id="others", name="names").explode("name")
+        shared = linked.filter(is_head).select(concept_id="others", name="names").explode("name")
         writer.add_late(_with_defaults(shared, pl.lit(0), settings))
 
 
@@ -91,11 +91,9 @@ def _with_curies(
 ) -> pl.DataFrame:
     each = rows.with_row_index("row").explode("ids")
     each = each.with_columns(medic_curies(each["ids"].str.strip_chars(), prefix).alias("id"))
-    for line, found in each.filter(pl.col("id").is_null()).select("line", "ids").iter_rows():
+    for line, text in each.filter(pl.col("id").is_null()).select("line", "ids").iter_rows():
         problem = (
-            f"{found[:80]!r} is not an id of MeSH or OMIM"
-            if prefix is None
-            else f"{found[:80]!r} is not an id"
+            f"{text[:80]!r} is not an id of MeSH or OMIM" if prefix is None else f"{text[:80]!r} is not an id"
         )
         inputs.reject_row(FormatError(source.name, line, problem, hint="give --prefix for ids without one"))
     ids = each.drop_nulls("id").group_by("row", maintain_order=True).agg("id", pl.col("names").first())

@@ -86,12 +86,12 @@ def _reader_of(source: InputFile, inputs: InputReader) -> Callable[[InputFile, I
         return read_obograph
     if _OBO_LINE.search(start):
         return _read_text
-    found = stripped.splitlines()[0][:80].decode("utf-8", "replace")
-    raise FormatError(source.name, 1, f"unknown ontology format, found {found!r}", hint=_CONVERT_HINT)
+    line = stripped.splitlines()[0][:80].decode("utf-8", "replace")
+    raise FormatError(source.name, 1, f"unknown ontology format, found {line!r}", hint=_CONVERT_HINT)
 
 
 class _Block(NamedTuple):
-    """Some whole stanzas."""
+    """Some complete stanzas."""
 
     data: bytes
     line: int
@@ -111,15 +111,15 @@ def _read_text(source: InputFile, inputs: InputReader, ontology: Ontology) -> No
     def parse(block: _Block) -> _Stanzas:
         return _parse(block, source.name)
 
-    for found in ordered_map(parse, _whole_stanzas(inputs.blocks(source))):
-        for error in found.errors:
+    for stanzas in ordered_map(parse, _complete_stanzas(inputs.blocks(source))):
+        for error in stanzas.errors:
             inputs.reject_row(error)
-        if found.default_namespace is not None:
-            ontology.default_namespace = found.default_namespace
-        ontology.add(found.ids, found.statements)
+        if stanzas.default_namespace is not None:
+            ontology.default_namespace = stanzas.default_namespace
+        ontology.add(stanzas.ids, stanzas.statements)
 
 
-def _whole_stanzas(blocks: Iterable[bytes]) -> Iterator[_Block]:
+def _complete_stanzas(blocks: Iterable[bytes]) -> Iterator[_Block]:
     """Regroup blocks so that each but the first begins with a `[Term]`."""
     line, pending = 1, b""
     for block in blocks:
@@ -167,8 +167,8 @@ def _decode(data: bytes, first: int, name: str) -> tuple[str, list[FormatError]]
             try:
                 good.append(line.decode())
             except UnicodeDecodeError as error:
-                found = f"byte 0x{line[error.start]:02x} in column {error.start + 1} is not UTF-8"
-                errors.append(FormatError(name, number, found, hint="the file must be UTF-8"))
+                problem = f"byte 0x{line[error.start]:02x} in column {error.start + 1} is not UTF-8"
+                errors.append(FormatError(name, number, problem, hint="the file must be UTF-8"))
                 good.append("")
         return "\n".join(good), errors
 
@@ -225,17 +225,17 @@ def _values(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the statements of all lines except synonyms."""
     tag, value = pl.col("tag"), pl.col("value")
     undescribed = value.str.replace(_DESCRIBED, "${1}")
-    found = rows.filter(tag.is_in(list(_VALUES))).with_columns(
+    statements = rows.filter(tag.is_in(list(_VALUES))).with_columns(
         tag=tag.replace_strict(_VALUES, return_dtype=pl.String),
         value=_plain(pl.when(tag == "xref").then(undescribed).otherwise(value)),
     )
-    return _statements(found.filter((tag != "obsolete") | (pl.col("value") == "true")))
+    return _statements(statements.filter((tag != "obsolete") | (pl.col("value") == "true")))
 
 
 def _synonyms(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the statements of synonym lines, and the lines that cannot be parsed."""
     tag, parts = pl.col("tag"), pl.col("value").str.extract_groups(_SYNONYM).struct
-    found = rows.filter(tag.is_in(list(_SYNONYMS))).with_columns(
+    synonyms = rows.filter(tag.is_in(list(_SYNONYMS))).with_columns(
         synonym=_unescape(parts.field("1")),
         # In OBO 1.2, a synonym without a scope is related.
         scope=pl.coalesce(
@@ -244,9 +244,9 @@ def _synonyms(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
             pl.lit("related"),
         ),
     )
-    bad = found.filter(pl.col("synonym").is_null())
+    bad = synonyms.filter(pl.col("synonym").is_null())
     problem = pl.format("cannot read the synonym {}", pl.col("value").str.head(80))
-    good = found.drop_nulls("synonym").with_columns(tag="scope", value="synonym")
+    good = synonyms.drop_nulls("synonym").with_columns(tag="scope", value="synonym")
     return _statements(good), _problems(bad, problem, 'it must look like synonym: "text" EXACT []')
 
 

@@ -65,9 +65,9 @@ def _explain(data: bytes, name: str, error: Exception) -> FormatError:
         return FormatError(name, bad.lineno, f"invalid JSON: {bad.msg}", hint="is the file complete?")
     except RecursionError:
         pass
-    found = str(error).partition("\n")[0][:200]
+    problem = str(error).partition("\n")[0][:200]
     return FormatError(
-        name, None, f"not structured as OBO Graphs: {found}", hint="is this an OBO Graphs document?"
+        name, None, f"not structured as OBO Graphs: {problem}", hint="is this an OBO Graphs document?"
     )
 
 
@@ -88,9 +88,9 @@ def _statements(classes: pl.DataFrame, name: str, inputs: InputReader) -> pl.Dat
 
 
 def _synonyms(classes: pl.DataFrame, name: str, inputs: InputReader) -> pl.DataFrame:
-    found = classes.select("concept", "id", pair=pl.col("meta").struct.field("synonyms")).explode("pair")
+    pairs = classes.select("concept", "id", pair=pl.col("meta").struct.field("synonyms")).explode("pair")
     synonyms = (
-        found.drop_nulls("pair")
+        pairs.drop_nulls("pair")
         .unnest("pair")
         .with_columns(tag=pl.col("pred").str.extract("([^#/]*)$").replace_strict(_SYNONYMS, default=None))
     )

@@ -79,23 +79,23 @@ def _read_concepts(
 
 def _with_numeric_ids(frame: pl.DataFrame, source: InputFile, inputs: InputReader) -> pl.DataFrame:
     numbered = pl.col("concept_id").str.contains(r"^[0-9]+$")
-    for found, name in frame.filter(~numbered).select("concept_id", "concept_name").iter_rows():
+    for text, name in frame.filter(~numbered).select("concept_id", "concept_name").iter_rows():
         inputs.reject_row(
-            FormatError(source.name, None, f"concept_id {found!r} of {name[:80]!r} is not a number")
+            FormatError(source.name, None, f"concept_id {text!r} of {name[:80]!r} is not a number")
         )
     return frame.filter(numbered)
 
 
 def _select(frame: pl.DataFrame, writer: VocabularyWriter, settings: OmopSettings) -> pl.DataFrame:
     # The table contains a row for "no matching concept"; a linker must not return it as a concept.
-    chosen = pl.col("concept_id") != _NO_MATCHING_CONCEPT
+    selected = pl.col("concept_id") != _NO_MATCHING_CONCEPT
     if settings.vocabularies:
-        chosen &= pl.col("vocabulary_id").is_in(settings.vocabularies)
+        selected &= pl.col("vocabulary_id").is_in(settings.vocabularies)
     if settings.domains:
-        chosen &= pl.col("domain_id").is_in(settings.domains)
+        selected &= pl.col("domain_id").is_in(settings.domains)
     if settings.standard_only:
-        chosen &= pl.col("standard_concept") == "S"
-    frame = frame.filter(chosen)
+        selected &= pl.col("standard_concept") == "S"
+    frame = frame.filter(selected)
     if settings.keep_invalid:
         return frame
     valid = frame.filter(pl.col("invalid_reason") == "")
@@ -129,9 +129,9 @@ def _read_synonyms(
     for frame in inputs.frames(source, _layout(source, _SYNONYM), list(_SYNONYM)):
         writer.count("synonyms read", frame.height)
         # The writer drops a synonym that repeats the name only if both have the same source.
-        found = frame.join(kept, on="concept_id", maintain_order="left")
+        synonyms = frame.join(kept, on="concept_id", maintain_order="left")
         writer.add(
-            found.select(
+            synonyms.select(
                 concept_id="omop:" + pl.col("concept_id"),
                 name="concept_synonym_name",
                 language=pl.col("language_concept_id").replace_strict(LANGUAGES, default=UNDETERMINED),

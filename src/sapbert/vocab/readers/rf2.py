@@ -85,11 +85,11 @@ def _latest(
     """Return the current row of each component, active or not."""
     several = len(sources) > 1
     # Identifiers of refset rows are long and many; they are read only if there are several files.
-    taken = list(dict.fromkeys(["active", *columns, *(["id", "effectiveTime"] if several else [])]))
-    frames = [pl.DataFrame(schema=dict.fromkeys(taken, pl.String))]
+    columns_read = list(dict.fromkeys(["active", *columns, *(["id", "effectiveTime"] if several else [])]))
+    frames = [pl.DataFrame(schema=dict.fromkeys(columns_read, pl.String))]
     for source in sources:
         shape = Layout("\t", layout, header=True, hint=f"is this {source.name}?")
-        frames.extend(inputs.frames(source, shape, taken))
+        frames.extend(inputs.frames(source, shape, columns_read))
     rows = pl.concat(frames)
     if several:
         rows = rows.sort("effectiveTime", maintain_order=True).unique("id", keep="last", maintain_order=True)

@@ -112,12 +112,12 @@ def _read(
     layout = _layout(_CONSO, hint=f"is this {edition.conso}?")
 
     def take(frame: pl.DataFrame) -> tuple[_BlockSummary, Spooled, pl.DataFrame]:
-        names, found = selection.apply(frame)
+        names, summary = selection.apply(frame)
         concepts = NamesByConcept.of(names, edition.prefix)
-        return found, writer.spool(concepts), _names_of_brands(concepts, linked)
+        return summary, writer.spool(concepts), _names_of_brands(concepts, linked)
 
-    for found, spooled, brand_names in inputs.frames(conso, layout, _CONSO_COLUMNS, take):
-        selection.record(found, writer)
+    for summary, spooled, brand_names in inputs.frames(conso, layout, _CONSO_COLUMNS, take):
+        selection.record(summary, writer)
         writer.add_spooled(spooled)
         brand_name_frames.append(brand_names)
     selection.check(conso, inputs)
@@ -170,7 +170,7 @@ class _Selection:
             kept=pl.lit(value=True) if self._settings.keep_suppressed else unsuppressed,
         )
         kept = flags["requested"] & flags["kept"]
-        found = _BlockSummary(
+        summary = _BlockSummary(
             frame.height,
             (flags["requested"] & ~flags["kept"]).arg_true().len(),
             frozenset(frame["LAT"].unique()) if self._missing_languages else frozenset(),
@@ -183,7 +183,7 @@ class _Selection:
             language=self._language(),
             source=pl.col("SAB").cast(pl.Categorical),
         )
-        return names, found
+        return names, summary
 
     def _language(self) -> pl.Expr:
         if self._languages is not None and len(self._languages) == 1:
@@ -199,14 +199,14 @@ class _Selection:
             conditions.append(pl.col("SAB").is_in(self._settings.sources))
         return conditions
 
-    def record(self, found: _BlockSummary, writer: VocabularyWriter) -> None:
+    def record(self, summary: _BlockSummary, writer: VocabularyWriter) -> None:
         """Add the summary of a block to the report."""
-        writer.count("rows read", found.rows)
+        writer.count("rows read", summary.rows)
         if not self._settings.keep_suppressed:
-            writer.count("suppressed rows dropped", found.suppressed)
-        self._any_row |= found.rows > 0
-        self._missing_languages -= found.languages
-        self._missing_sources -= found.sources
+            writer.count("suppressed rows dropped", summary.suppressed)
+        self._any_row |= summary.rows > 0
+        self._missing_languages -= summary.languages
+        self._missing_sources -= summary.sources
 
     def check(self, conso: InputFile, inputs: InputReader) -> None:
         """Refuse a file without a valid row, and a requested language or source that does not occur in it."""

@@ -81,22 +81,22 @@ def _batches(
     return parquet_batches(path, source, inputs, choose)
 
 
-def _choose_columns(settings: TableSettings, source: InputFile, found: list[str]) -> dict[str, str]:
+def _choose_columns(settings: TableSettings, source: InputFile, header: list[str]) -> dict[str, str]:
     """Map roles to columns; only an id and a name are required."""
-    by_lowercase = {column.strip().lstrip("#").strip().lower(): column for column in reversed(found)}
+    by_lowercase = {column.strip().lstrip("#").strip().lower(): column for column in reversed(header)}
     roles: dict[str, str] = {}
     for role, usual_names in COLUMNS.items():
         requested: str | None = getattr(settings, f"{role}_column")
         column = next((by_lowercase[name] for name in usual_names if name in by_lowercase), None)
         if requested is not None:
-            column = requested if requested in found else by_lowercase.get(requested.lower())
+            column = requested if requested in header else by_lowercase.get(requested.lower())
         elif role in ("language", "source") and getattr(settings, role) is not None:
             continue
         if column is not None:
             roles[role] = column
         elif requested is not None or role in ("id", "name"):
             problem = f"no {role} column" if requested is None else f"no column {requested!r}"
-            columns = ", ".join(found)[:300] or "none"
+            columns = ", ".join(header)[:300] or "none"
             raise FormatError(
                 source.name,
                 None,
@@ -137,21 +137,19 @@ def _one_id_per_row(frame: pl.DataFrame, separator: str) -> pl.DataFrame:
 def _bad_row_error(
     row: Mapping[str, str | None], source: InputFile, line: int, settings: TableSettings
 ) -> FormatError:
-    found = (row["id"] or "").strip()
+    text = (row["id"] or "").strip()
     if row["concept_id"] is not None:
         problem = f"preferred is {row['preferred']!r}"
         return FormatError(
             source.name, line, problem, hint="use 1/0, true/false or yes/no, or choose another column"
         )
-    if not found:
+    if not text:
         return FormatError(source.name, line, "the id is empty")
-    if ":" not in found and settings.prefix is None:
+    if ":" not in text and settings.prefix is None:
         return FormatError(
-            source.name, line, f"the id {found[:80]!r} has no prefix", hint="give one: --prefix mesh"
+            source.name, line, f"the id {text[:80]!r} has no prefix", hint="give one: --prefix mesh"
         )
-    return FormatError(
-        source.name, line, f"{found[:80]!r} is not an id", hint="an id looks like mesh:D009203"
-    )
+    return FormatError(source.name, line, f"{text[:80]!r} is not an id", hint="an id looks like mesh:D009203")
 
 
 def _write(rows: pl.DataFrame, writer: VocabularyWriter, settings: TableSettings) -> None:
