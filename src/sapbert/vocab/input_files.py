@@ -126,7 +126,7 @@ class InputReader:
 
     def reject_row(self, error: FormatError) -> None:
         """Raise the error of a bad row, or count it if `on_error` is `skip`."""
-        if self.on_error == "stop":
+        if self.on_error != "skip":
             raise error
         self.skipped_rows += 1
         if len(self.skipped_examples) < _MOST_EXAMPLES:

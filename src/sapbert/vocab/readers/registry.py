@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from sapbert.errors import ConfigError, suggestion
 from sapbert.progress import Progress, no_progress
@@ -62,6 +62,8 @@ def read_vocabulary(
     if kind not in READERS:
         hint = suggestion(kind, READERS) or f"; known kinds: {', '.join(READERS)}"
         raise ConfigError(f"unknown kind of vocabulary {kind!r}{hint}")
+    if on_error not in get_args(OnError):
+        raise ConfigError(f"on_error is {' or '.join(get_args(OnError))}, got {on_error!r}")
     reader = READERS[kind]
     if settings is None:
         settings = reader.settings()
