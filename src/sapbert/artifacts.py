@@ -42,6 +42,18 @@ with suppress(ImportError):
     from xxhash import xxh3_128
 
     _ALGORITHMS["xxh3"] = xxh3_128
+_COMMANDS = {
+    "vocabulary": "sapbert read",
+    "pairs": "sapbert pairs",
+    "model": "sapbert train",
+    "adapter": "sapbert train",
+    "encoder": "sapbert export",
+    "reranker": "sapbert reranker",
+    "index": "sapbert index",
+    "benchmark": "sapbert benchmark",
+    "evaluation": "sapbert evaluate",
+}
+"""Kind of artifact → the command that writes it."""
 _NEW, _OLD, _REPLACED, _LOCK = "new", "old", "replaced", ".lock"
 
 
@@ -208,9 +220,12 @@ def load_manifest(
     `verify` compares the checksum of every file, or of files up to `largest` bytes; of other files only
     existence and size are checked.
     """
-    manifest = _parse_manifest(path)
+    manifest = _parse_manifest(path, kind)
     if kind is not None and manifest.kind != kind:
-        raise ArtifactError(f"{path} is an artifact of kind {manifest.kind}, expected {kind}")
+        hint = f"; make one with `{_COMMANDS[kind]}`" if kind in _COMMANDS else ""
+        raise ArtifactError(
+            f"{path} is {kind_with_article(manifest.kind)}, not {kind_with_article(kind)}{hint}"
+        )
 
     def check(name: str) -> None:
         record = manifest.files[name]
@@ -221,6 +236,13 @@ def load_manifest(
         # Hashing releases the interpreter lock, so files are checked in parallel.
         list(pool.map(check, manifest.files))
     return manifest
+
+
+def kind_with_article(kind: str) -> str:
+    """Return a kind as part of a sentence: a vocabulary, an index, a folder of pairs."""
+    if kind.endswith("s"):
+        return f"a folder of {kind}"
+    return f"an {kind}" if kind.startswith(tuple("aeiou")) else f"a {kind}"
 
 
 def fingerprint_of(parts: Mapping[str, str]) -> str:
@@ -242,11 +264,10 @@ def try_lock(file: IO[str]) -> bool:
     return True
 
 
-def _parse_manifest(path: Path) -> Manifest:
+def _parse_manifest(path: Path, kind: str | None = None) -> Manifest:
     file = path / MANIFEST
     if not file.is_file():
-        what = "no such file or directory" if not path.exists() else f"not an artifact: it has no {MANIFEST}"
-        raise ArtifactError(f"{path}: {what}")
+        raise ArtifactError(_no_manifest(path, kind))
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         version = int(content["format"])
@@ -264,6 +285,16 @@ def _parse_manifest(path: Path) -> Manifest:
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         problem = f"no {error}" if isinstance(error, KeyError) else error
         raise ArtifactError(f"{file} is damaged: {problem}; make the artifact again") from error
+
+
+def _no_manifest(path: Path, kind: str | None) -> str:
+    """Say why `path` is not an artifact, and which command writes the expected kind."""
+    command = f"`{_COMMANDS[kind]}`" if kind in _COMMANDS else "sapbert"
+    if not path.exists():
+        return f"{path}: no such file or directory; expected a folder written by {command}"
+    problem = f"{path} is not a folder written by {command} (no {MANIFEST})"
+    is_table = kind == "vocabulary" and path.is_file()
+    return f"{problem}; read a table with `sapbert read table`" if is_table else problem
 
 
 def _check_file(path: Path, name: str, record: FileRecord, *, verify: bool) -> None:

@@ -112,7 +112,9 @@ def test_a_manifest_of_any_other_content_is_refused(content: object) -> None:
 
 
 def test_another_kind_is_refused_with_both_named(artifact: Path) -> None:
-    with pytest.raises(ArtifactError, match="of kind invented, expected pairs"):
+    with pytest.raises(
+        ArtifactError, match="is an invented, not a folder of pairs; make one with `sapbert pairs`"
+    ):
         load_manifest(artifact, kind="pairs")
     assert load_manifest(artifact).kind == "invented"
 
@@ -173,10 +175,12 @@ def test_a_failed_background_sync_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="nowhere: no such file or directory"):
+    with pytest.raises(ArtifactError, match="nowhere: no such file or directory; expected a folder"):
         load_manifest(tmp_path / "nowhere")
-    with pytest.raises(ArtifactError, match=r"not an artifact: it has no manifest\.json"):
+    with pytest.raises(ArtifactError, match=r"is not a folder written by sapbert \(no manifest\.json\)$"):
         load_manifest(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ArtifactError, match=r"file: not an artifact: it has no manifest\.json"):
-        load_manifest(tmp_path / "file")
+    with pytest.raises(ArtifactError, match=r"by `sapbert index` \(no manifest\.json\)$"):
+        load_manifest(tmp_path / "file", kind="index")
+    with pytest.raises(ArtifactError, match=r"; read a table with `sapbert read table`$"):
+        load_manifest(tmp_path / "file", kind="vocabulary")

@@ -93,11 +93,14 @@ def test_a_damaged_artifact_is_refused_everywhere(sapbert: Sapbert, vocabulary: 
 def test_an_unknown_concept_is_one_line(sapbert: Sapbert, vocabulary: Path, what: str) -> None:
     error = refused(sapbert("show", vocabulary, what))
 
-    assert error == f"sapbert: {vocabulary}: no concept has the id or name {what!r}\n"
+    assert error.startswith(f"sapbert: {vocabulary}: no concept has the id or name {what!r}; names must")
+    assert error.endswith("; for similar names use `sapbert link`\n")
 
 
 def test_pairs_have_no_concepts_to_show(sapbert: Sapbert, pairs: Path) -> None:
-    assert "of kind pairs, expected vocabulary" in refused(sapbert("show", pairs, "umls:C9000001"))
+    assert "is a folder of pairs, not a vocabulary; make one with `sapbert read`" in refused(
+        sapbert("show", pairs, "umls:C9000001")
+    )
 
 
 def test_mentions_need_a_vocabulary(sapbert: Sapbert, pairs: Path, tmp_path: Path) -> None:

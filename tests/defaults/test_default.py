@@ -128,8 +128,29 @@ def test_a_folder_given_as_a_mention_is_an_error_with_a_hint(sapbert: Sapbert, h
     done = sapbert("link", home / "index", "heart attack")
 
     assert done.code == 2
-    assert "is a folder, not a mention: give" in " ".join(done.err.split())
+    assert "is an index, not a mention; give --index" in " ".join(done.err.split())
     assert sapbert("link", "heart attack " * 1000).code == 0
+
+
+def test_a_vocabulary_given_as_a_mention_must_be_indexed_first(sapbert: Sapbert, home: Path) -> None:
+    done = sapbert("link", home / "vocabulary", "heart attack")
+
+    assert done.code == 2
+    assert "is a vocabulary, not a mention; index it with `sapbert index`" in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize("name", ["p.csv", "P.TSV", "p.jsonl", "p.parquet", "p.txt", "p.csv.gz"])
+def test_a_table_given_as_the_only_mention_belongs_to_file(
+    sapbert: Sapbert, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sapbert("link", name).code == 0
+    Path(name).touch()
+
+    done = sapbert("link", name)
+
+    assert done.code == 2
+    assert f"{name} is a file, not a mention; give --file {name}" in " ".join(done.err.split())
 
 
 def test_the_default_encoder_can_be_exported_to_weights_and_evaluated(

@@ -141,7 +141,7 @@ def test_only_an_exported_reranker_can_be_opened(trained: Path, exported: Path, 
     with create(tmp_path / "other") as draft:
         (draft.path / "a").write_text("b")
         draft.seal("pairs", settings={}, inputs={}, counts={})
-    with pytest.raises(ArtifactError, match="of kind pairs, expected reranker"):
+    with pytest.raises(ArtifactError, match="is a folder of pairs, not a reranker"):
         CrossEncoder.open(tmp_path / "other")
 
 

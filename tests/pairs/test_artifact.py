@@ -149,7 +149,7 @@ def test_opening_imports_no_polars_and_nothing_large(pairs: Pairs) -> None:
 
 
 def test_a_vocabulary_is_not_opened_as_pairs(vocabulary: Vocabulary) -> None:
-    with pytest.raises(ArtifactError, match="of kind vocabulary, expected pairs"):
+    with pytest.raises(ArtifactError, match="is a vocabulary, not a folder of pairs"):
         Pairs.open(vocabulary.path)
 
 

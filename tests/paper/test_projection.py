@@ -75,7 +75,7 @@ def test_impossible_samples_are_errors(vocabulary: Path, tmp_path: Path) -> None
         ProjectionSettings(concepts=57)
     with create(tmp_path / "other") as draft:
         draft.seal("index", settings={}, inputs={}, counts={})
-    with pytest.raises(ArtifactError, match="kind index; expected a vocabulary or pairs"):
+    with pytest.raises(ArtifactError, match="is an index; expected a vocabulary or pairs"):
         sample_names(tmp_path / "other", SMALL)
 
 

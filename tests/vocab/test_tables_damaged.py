@@ -8,7 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sapbert.errors import FormatError
+from sapbert.errors import ConfigError, FormatError
+from sapbert.vocab.input_files import InputReader
+from sapbert.vocab.readers.registry import read_vocabulary
 from tests.conftest import Read
 from tests.vocab.tables import FOLDER, names_of, rows_of, skipping, table, written
 
@@ -27,11 +29,16 @@ from tests.vocab.tables import FOLDER, names_of, rows_of, skipping, table, writt
             '{"id":"ex:1","name":"a"}\n\n{"id":2,"name":"b"}',
             r"t\.jsonl:3: the id '2' has no prefix",
         ),
-        ("t.tsv", "id\tname\nex:1\ta\n\tb\n", r"t\.tsv:3: the id is empty"),
+        ("t.tsv", "id\tname\nex:1\ta\n\tb\n", r"t\.tsv:3: the id is empty \(fill it in, or skip"),
         ("t.tsv", "id\tname\n:1\ta\n", r"t\.tsv:2: ':1' is not an id"),
         ("t.tsv", "id\tname\tpreferred\nex:1\ta\tmaybe\n", r"t\.tsv:2: preferred is 'maybe'"),
         ("t.tsv", "id\tname\nex:1\ta\tb\n", r"t\.tsv:2: expected 2 columns, found 3"),
         ("t.csv", 'id,name\nex:1,"a\nb"\nex:2\n', r"t\.csv:4: expected 2 columns, found 1"),
+        (
+            "t.csv",
+            "id,name\nex:1,a,b\n",
+            r"t\.csv:2: expected 2 columns, found 3 \(quote fields",
+        ),
         ("t.csv", 'id,name\nex:1,"open\nex:2,b\n', r"t\.csv:2: broken record: .*quote"),
         ("t.csv", 'id,name\nex:1,"a"b\n', r"t\.csv:2: broken record"),
         ("t.csv", b"id,name\nex:1,a\nex:2,\xe9\n", r"t\.csv:3: byte 0xe9 in column 6 is not UTF-8"),
@@ -79,6 +86,13 @@ def test_skipping_continues_after_bad_rows_and_reports_their_lines(
     assert [name for _, name, *_ in rows_of(vocabulary)] == ["one", "four", "six"]
     found = vocabulary.manifest.details["skipped"]
     assert sorted(re.findall(r"^t\.tsv:(\d+)", text)[0] for text in found) == ["4", "5", "7"]
+
+
+def test_an_unknown_value_of_on_error_never_skips_rows(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^on_error is stop or skip, got 'raise'$"):
+        read_vocabulary("table", tmp_path, tmp_path / "out", on_error="raise")  # type: ignore[arg-type]
+    with pytest.raises(FormatError, match="bad"):
+        InputReader(on_error="raise").reject_row(FormatError("t.csv", 1, "bad"))  # type: ignore[arg-type]
 
 
 def test_skipping_continues_after_broken_csv_records(read: Read, tmp_path: Path) -> None:

@@ -92,5 +92,5 @@ def test_a_damaged_table_is_not_opened(vocabulary: Vocabulary) -> None:
 def test_another_artifact_is_not_opened(tmp_path: Path) -> None:
     with create(tmp_path / "pairs") as draft:
         draft.seal("pairs", settings={}, inputs={}, counts={})
-    with pytest.raises(ArtifactError, match="of kind pairs, expected vocabulary"):
+    with pytest.raises(ArtifactError, match="is a folder of pairs, not a vocabulary"):
         Vocabulary.open(tmp_path / "pairs")

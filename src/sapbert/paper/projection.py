@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 
-from sapbert.artifacts import load_manifest
+from sapbert.artifacts import kind_with_article, load_manifest
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.pairs.artifact import KIND as PAIRS
 from sapbert.pairs.artifact import Pairs
@@ -56,7 +56,7 @@ def sample_names(path: Path, settings: ProjectionSettings) -> NameSample:
     """Draw random concepts and their names from a vocabulary or from pairs."""
     kind = load_manifest(path, verify=False).kind
     if kind not in _READERS:
-        raise ArtifactError(f"{path} is an artifact of kind {kind}; expected a vocabulary or pairs")
+        raise ArtifactError(f"{path} is {kind_with_article(kind)}; expected a vocabulary or pairs")
     concepts = _READERS[kind](path, settings)
     rng = np.random.default_rng(settings.seed)
     drawn = [sorted(rng.permutation(names)[: settings.names].tolist()) for _, _, names in concepts]

@@ -196,7 +196,10 @@ def csv_records(
         elif len(record) == (width := width or len(record)):
             yield start, record
         elif any(field.strip() for field in record):
-            inputs.reject_row(FormatError(name, start, f"expected {width} columns, found {len(record)}"))
+            problem = f"expected {width} columns, found {len(record)}"
+            quotable = quoting != csv.QUOTE_NONE and len(record) > width
+            hint = "quote fields that contain the separator" if quotable else None
+            inputs.reject_row(FormatError(name, start, problem, hint=hint))
 
 
 def json_objects(

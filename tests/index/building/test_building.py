@@ -146,5 +146,5 @@ def test_a_truncated_file_is_detected_on_opening(build: Build, vocabulary: Vocab
 
 
 def test_another_artifact_is_not_opened_as_an_index(vocabulary: Vocabulary) -> None:
-    with pytest.raises(ArtifactError, match="of kind vocabulary, expected index"):
+    with pytest.raises(ArtifactError, match="is a vocabulary, not an index"):
         open_index(vocabulary.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +36,7 @@ _GROUPS = {
     "types": "Filters",
     "calibration": "Linker",
 }
+_TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".txt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,18 +118,34 @@ def _job(opening: LinkerSettings, columns: InputSettings, reranker: Reranker | N
 def _check_mentions(mentions: list[str] | None, file: Path | None) -> None:
     if mentions and file is not None:
         raise typer.BadParameter("give mentions or --file, not both")
-    if mentions and _is_artifact(mentions[0]):
-        raise typer.BadParameter(f"{mentions[0]} is a folder, not a mention: give --index {mentions[0]}")
+    if not mentions:
+        return
+    with suppress(OSError):  # A mention may be longer than a path may be.
+        path = Path(mentions[0])
+        _refuse_folder(path)
+        if len(mentions) == 1:
+            _refuse_table(path)
 
 
-def _is_artifact(mention: str) -> bool:
-    """Return whether a mention is a folder that sapbert wrote, which was meant for --index."""
-    from sapbert.artifacts import MANIFEST
+def _refuse_folder(path: Path) -> None:
+    """Refuse a folder that sapbert wrote, and say where to give it instead."""
+    from sapbert.artifacts import MANIFEST, kind_with_article, load_manifest
 
-    try:
-        return (Path(mention) / MANIFEST).is_file()
-    except OSError:  # The mention is longer than a path may be.
-        return False
+    if not (path / MANIFEST).is_file():
+        return
+    kind = load_manifest(path, verify=False).kind
+    hints = {
+        "index": f"; give --index {path}",
+        "vocabulary": "; index it with `sapbert index`, then give --index",
+    }
+    raise typer.BadParameter(f"{path} is {kind_with_article(kind)}, not a mention{hints.get(kind, '')}")
+
+
+def _refuse_table(path: Path) -> None:
+    """Refuse a table, which was meant for --file."""
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    if suffix in _TABLE_SUFFIXES and path.is_file():
+        raise typer.BadParameter(f"{path} is a file, not a mention; give --file {path}")
 
 
 def _add_labelled_mentions(linker: Linker, opening: LinkerSettings, index: str) -> None:

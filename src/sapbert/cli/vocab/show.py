@@ -92,7 +92,10 @@ def _show_concepts(path: Path, id_or_name: str, *, as_json: bool) -> None:
     by_id = vocabulary.concept(id_or_name)
     concepts = [by_id] if by_id else vocabulary.find(id_or_name)
     if not concepts:
-        raise SapbertError(f"{path}: no concept has the id or name {id_or_name!r}")
+        raise SapbertError(
+            f"{path}: no concept has the id or name {id_or_name!r}; names must match exactly, ignoring case; "
+            "for similar names use `sapbert link`"
+        )
     if as_json:
         typer.echo(json_module.dumps([asdict(concept) for concept in concepts], ensure_ascii=False))
         return

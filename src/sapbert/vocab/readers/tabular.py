@@ -144,7 +144,8 @@ def _bad_row_error(
             source.name, line, problem, hint="use 1/0, true/false or yes/no, or choose another column"
         )
     if not text:
-        return FormatError(source.name, line, "the id is empty")
+        hint = "fill it in, or skip such rows with --on-error skip"
+        return FormatError(source.name, line, "the id is empty", hint=hint)
     if ":" not in text and settings.prefix is None:
         return FormatError(
             source.name, line, f"the id {text[:80]!r} has no prefix", hint="give one: --prefix mesh"
