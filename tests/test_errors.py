@@ -14,7 +14,7 @@ def test_case_is_ignored() -> None:
 
 
 def test_several_names_can_be_suggested() -> None:
-    text = suggestion("T04", ["T047", "T046", "A1"], most=3)
+    text = suggestion("T04", ["T047", "T046", "A1"], limit=3)
     assert sorted(text.removeprefix("; did you mean ").removesuffix("?").split(" or ")) == [
         "'T046'",
         "'T047'",

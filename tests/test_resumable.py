@@ -1,4 +1,4 @@
-"""What resumable jobs share."""
+"""Functions shared by resumable jobs."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def map_array(
 ) -> NDArray[Any]:
     """Memory-map the array in a `.npy` file, read-only.
 
-    It must have one of `dtypes` and this `shape`, if given; None stands for any length.
+    It must have one of `dtypes` and this `shape`, if given; None means any length.
     """
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -5,7 +5,7 @@ whether it is complete (size and digest of each file) and whether two are the sa
 from the content and not from bytes on disk, time or place).
 
 Digests are 128-bit xxh3, which detects damage; SHA-256 would take thirteen times as long. Neither detects an
-attack, because whoever can change a file can change its manifest. A bare GPU machine may lack xxhash: it
+attack, because anyone who can change a file can change its manifest. A bare GPU machine may lack xxhash: it
 writes SHA-256, and compares only the sizes of files with another digest.
 
 A writer works in a hidden folder beside its target (`new/`, `.lock`, temporary files and, when it replaces an

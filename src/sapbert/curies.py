@@ -1,6 +1,6 @@
 """Identifiers as CURIEs with one spelling per prefix: `MESH:D009203` and `MSH:D009203` are `mesh:D009203`.
 
-Vocabularies spell the prefixes of each other in many ways, and cross-references only match if the spelling is
+Vocabularies spell each other's prefixes differently, and cross-references only match if the spelling is
 the same. Prefixes are lowercased, and those with several names are replaced by the name in the Bioregistry.
 Loading the whole Bioregistry would take a second at import, for prefixes that no vocabulary here uses.
 """

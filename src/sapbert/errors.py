@@ -54,13 +54,13 @@ def needing(extra: str) -> Iterator[None]:
         raise MissingExtraError(module, extra) from error
 
 
-def suggestion(name: str, known: Iterable[str], *, most: int = 1) -> str:
+def suggestion(name: str, known: Iterable[str], *, limit: int = 1) -> str:
     """Return `; did you mean 'x'?` for the known names most similar to `name`; empty if none is similar.
 
     Starts with a separator, so that it can be appended to any message. Case is ignored.
     """
     by_lowercase = {candidate.lower(): candidate for candidate in known}
-    near = get_close_matches(name.lower(), by_lowercase, n=most)
+    near = get_close_matches(name.lower(), by_lowercase, n=limit)
     if not near:
         return ""
     *others, last = (repr(by_lowercase[candidate]) for candidate in near)

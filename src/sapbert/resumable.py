@@ -1,4 +1,4 @@
-"""What jobs share that continue after an interrupt: linking, training, building an index.
+"""Shared by jobs that can be resumed: linking, training, building an index.
 
 A job that writes TARGET keeps its intermediate state in the folder TARGET.run beside it and removes that
 folder when TARGET is complete.

@@ -16,7 +16,7 @@ from sapbert.linking.settings import LinkSettings
 from sapbert.vocab.vocabulary import Vocabulary
 
 HERE = Path(sapbert.defaults.__file__).parent
-MOST_BYTES = 25e6
+MAX_BYTES = 25e6
 pytestmark = pytest.mark.skipif(not (HERE / "index").is_dir(), reason="no weights in this checkout")
 
 
@@ -36,7 +36,7 @@ def linker() -> Linker:
 def test_each_part_is_complete_small_and_has_a_card(part: str) -> None:
     manifest = load_manifest(HERE / part, kind=part)
 
-    assert sum(file.bytes for file in manifest.files.values()) <= MOST_BYTES
+    assert sum(file.bytes for file in manifest.files.values()) <= MAX_BYTES
     assert (HERE / part / "README.md").read_text().startswith(("#", "---"))
 
 

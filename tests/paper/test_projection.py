@@ -15,7 +15,7 @@ from sapbert.artifacts import create
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.pairs.artifact import Pairs
 from sapbert.paper.projection import NameSample, nearest_neighbour_share, project, sample_names
-from sapbert.paper.settings import MOST_CONCEPTS, ProjectionSettings
+from sapbert.paper.settings import MAX_CONCEPTS, ProjectionSettings
 from sapbert.plots.figures import COLOURS
 from sapbert.plots.tsne import SHAPES, marker_of
 from sapbert.plots.tsne_page import tsne_page
@@ -71,7 +71,7 @@ def test_the_same_seed_draws_the_same_names(tiny_pairs: Pairs) -> None:
 def test_impossible_samples_are_errors(vocabulary: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="only 3 concepts have 3 names or more, expected 4; use fewer"):
         sample_names(vocabulary, ProjectionSettings(concepts=4, names=3))
-    with pytest.raises(ConfigError, match=f"concepts must be from 2 to {MOST_CONCEPTS}, got 57"):
+    with pytest.raises(ConfigError, match=f"concepts must be from 2 to {MAX_CONCEPTS}, got 57"):
         ProjectionSettings(concepts=57)
     with create(tmp_path / "other") as draft:
         draft.seal("index", settings={}, inputs={}, counts={})
@@ -106,9 +106,9 @@ def test_the_nearest_name_is_found_as_a_loop_finds_it(count: int, seed: int) -> 
 
 
 def test_markers_are_unique_and_neighbours_differ_in_colour_and_shape() -> None:
-    looks = [marker_of(concept) for concept in range(MOST_CONCEPTS)]
+    looks = [marker_of(concept) for concept in range(MAX_CONCEPTS)]
 
-    assert len(set(looks)) == MOST_CONCEPTS
+    assert len(set(looks)) == MAX_CONCEPTS
     assert {colour for colour, _ in looks} == set(range(len(COLOURS)))
     assert {shape for _, shape in looks} == set(range(len(SHAPES)))
     for one, other in pairwise(looks):

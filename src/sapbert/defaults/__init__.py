@@ -17,7 +17,7 @@ from typing import Final, Literal
 from sapbert.errors import ArtifactError
 
 DEFAULT: Final = "default"
-"""The word that stands for a bundled folder."""
+"""Name that selects a bundled artifact instead of a folder."""
 VARIABLE: Final = "SAPBERT_DEFAULTS"
 CALIBRATION: Final = "calibration.json"
 Kind = Literal["encoder", "vocabulary", "index"]
@@ -29,7 +29,7 @@ def resolve_default(path: Path | str, kind: Kind) -> Path:
 
 
 def is_default(path: Path | str) -> bool:
-    """Tell whether `path` is the word `default`; a `Path` object or `./default` is not."""
+    """Return whether `path` is the string `default`; a `Path` object or `./default` is not."""
     return path == DEFAULT
 
 

@@ -1,1 +1,1 @@
-"""ENCODE: names become vectors."""
+"""ENCODE: turn names into vectors."""

@@ -11,7 +11,7 @@ from sapbert.evaluation.compare import Comparison
 from sapbert.evaluation.report import accuracy_text, difference_text, p_text
 from sapbert.pages.document import document
 
-MOST_SHOWN = 1_000
+MAX_SHOWN = 1_000
 """Maximum number of changed mentions per dictionary on the page; browsers are slow with more."""
 _STYLES = {"gained": "good", "lost": "bad"}
 """Change → CSS class."""
@@ -37,10 +37,10 @@ def _section(comparison: Comparison, first: str, second: str) -> Iterator[str]:
     changed = comparison.changed.group_by(pl.exclude("raw"), maintain_order=True).agg(
         pl.col("raw").unique(maintain_order=True).str.join(", "), pl.len().alias("count")
     )
-    more = f"; the first {MOST_SHOWN:,} are shown" if changed.height > MOST_SHOWN else ""
+    more = f"; the first {MAX_SHOWN:,} are shown" if changed.height > MAX_SHOWN else ""
     yield f"<h3>{comparison.changed.height:,} mentions changed, {changed.height:,} distinct{more}</h3>"
     if changed.height:
-        yield from _changes(changed.head(MOST_SHOWN), first, second)
+        yield from _changes(changed.head(MAX_SHOWN), first, second)
 
 
 def _changes(changed: pl.DataFrame, first: str, second: str) -> Iterator[str]:

@@ -88,7 +88,7 @@ class _Part:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def restart(self, version: _Version) -> None:
-        """Discard the downloaded bytes and record the version of those to come."""
+        """Discard the downloaded bytes and record the version of the new download."""
         self.path.write_bytes(b"")
         self._version_file.write_text(json.dumps(asdict(version)), encoding="utf-8")
         self.version = version
@@ -202,7 +202,7 @@ class _Request(NamedTuple):
             raise _ConnectionError("the file is shorter than what was downloaded")
 
     def _is_other(self, version: _Version) -> bool:
-        """Tell whether the response is of another version, which the server should have noticed."""
+        """Return whether the response is of another version, which the server should have noticed."""
         here = self.part.version
         return here is None or version.strong not in (None, here.strong)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _ROWS_MULTIPLE = 2
 """Numbers of rows are rounded up to a multiple of this: few graphs, and half a row of padding on average."""
 _WARM_UP_RUNS = 2
-"""Runs before the capture, in which libraries allocate what they keep."""
+"""Runs before the capture, in which libraries allocate their workspaces."""
 
 Result = TypeVar("Result")
 Report = TypeVar("Report")
@@ -145,15 +145,15 @@ class CudaGraphStep(Generic[Report]):
     def _with_gradients(self, compute: _Compute[Report]) -> _Run[Report]:
         """Return a run that computes the gradient of each parameter."""
 
-        def whole() -> tuple[Gradients, Report]:
+        def run() -> tuple[Gradients, Report]:
             self._encode.refresh()
             leaf_gradients, report = compute()
             return self._encode.gradients(leaf_gradients, self._buffers), report
 
         if self._device.type != "cuda":
-            return whole
-        graph, result = self._captured(whole, whole)
-        return partial(_replay, graph, whole, result)
+            return run
+        graph, result = self._captured(run, run)
+        return partial(_replay, graph, run, result)
 
     def _with_update(self, compute: _Compute[Report], fused: FusedAdamW, ids: Tensor) -> _Run[Report]:
         """Return a run that updates the parameters and leaves no gradients."""
@@ -162,9 +162,9 @@ class CudaGraphStep(Generic[Report]):
         if self._device.type != "cuda":
             return lambda: ({}, self._update_without_graph(compute, fused, tables, ids))
 
-        def whole() -> tuple[Sequence[Tensor], Report]:
-            # Updates run on a second stream, beside the gradients of other layers: the former wait for
-            # memory, the latter for matrix products.
+        def run() -> tuple[Sequence[Tensor], Report]:
+            # Updates run on a second stream, in parallel with the gradients of other layers: the former are
+            # limited by memory, the latter by matrix products.
             main, side = self._main_stream, self._side_stream
 
             def on_side_stream(take: Callable[..., None], argument: Tensor | int) -> None:
@@ -181,10 +181,10 @@ class CudaGraphStep(Generic[Report]):
             main.wait_stream(side)
             return leaf_gradients, report
 
-        graph, (leaf_gradients, report) = self._captured(compute, whole)
+        graph, (leaf_gradients, report) = self._captured(compute, run)
         # Replays write gradients to the addresses they had during the capture.
         fused.fill(tables, leaf_gradients)
-        return partial(_replay, graph, whole, ({}, report))
+        return partial(_replay, graph, run, ({}, report))
 
     def _update_without_graph(
         self, compute: _Compute[Report], fused: FusedAdamW, tables: Tables, ids: Tensor
@@ -212,9 +212,9 @@ class CudaGraphStep(Generic[Report]):
         return self._encode.buffers()
 
     def _captured(
-        self, warm_up: Callable[[], object], whole: Callable[[], Result]
+        self, warm_up: Callable[[], object], run: Callable[[], Result]
     ) -> tuple[torch.cuda.CUDAGraph, Result]:
-        """Capture `whole`. All graphs share one memory pool, as only one runs at a time."""
+        """Capture `run`. All graphs share one memory pool, as only one runs at a time."""
         device, graph, main = self._device, torch.cuda.CUDAGraph(), self._main_stream
         with replayed_random_state(random_state(device), device):
             main.wait_stream(torch.cuda.current_stream(device))
@@ -227,7 +227,7 @@ class CudaGraphStep(Generic[Report]):
                 _garbage_collection_paused(),
                 torch.cuda.graph(graph, self._pool, main, capture_error_mode="thread_local"),
             ):
-                result = whole()
+                result = run()
         self._pool = graph.pool()
         return graph, result
 
@@ -245,8 +245,8 @@ def _garbage_collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _replay(graph: torch.cuda.CUDAGraph, _whole: Callable[[], object], result: Result) -> Result:
-    """Replay the graph of `_whole`, which is passed to keep the tensors alive that the graph reads."""
+def _replay(graph: torch.cuda.CUDAGraph, _captured_run: Callable[[], object], result: Result) -> Result:
+    """Replay the graph of `_captured_run`, which is passed to keep the tensors alive that the graph reads."""
     graph.replay()
     return result
 

@@ -38,7 +38,7 @@ _ROWS, _NAME_LENGTH, _PICK_EVERY = 3, 9, 5
 _WORDS = 11
 """Number of different words in the example; the first is padding."""
 _RARE_DROPOUT = 2.0**-30
-"""A dropout rate at which no number of the example is dropped."""
+"""A dropout rate at which no element of the example is dropped."""
 _TOLERANCE = 0.03
 """Relative error by norm. Rounding to bfloat16 gives up to 0.016, a missing bias 0.2, mixed-up names 0.1."""
 log = logging.getLogger(__name__)

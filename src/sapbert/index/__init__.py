@@ -1,1 +1,1 @@
-"""INDEX: the names of a vocabulary as vectors, and the nearest of them."""
+"""INDEX: vectors of the names of a vocabulary, and nearest-neighbour search."""

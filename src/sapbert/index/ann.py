@@ -136,7 +136,7 @@ class Coder:
 
 
 def write_codes(folder: Path) -> None:
-    """Write the codes of all vectors in `folder` beside them."""
+    """Write the codes of all vectors in `folder` to the same folder."""
     vectors = Vectors.open(folder)
     spread = evenly_spaced_rows(len(vectors), _ROWS_PER_PIECE)
     size = max(vectors.dimension, BITS)
@@ -152,5 +152,5 @@ def write_codes(folder: Path) -> None:
 
 
 def _single_threaded() -> None:
-    """Keep faiss from starting threads of its own in each of ours."""
+    """Prevent faiss from starting its own threads in each of our threads."""
     faiss.omp_set_num_threads(1)

@@ -74,8 +74,8 @@ def build_index(
 ) -> Manifest:
     """Write the index of a vocabulary to `target`; return its manifest.
 
-    The encoder is copied into the index unless `carry_encoder` is False; then whoever opens the index must
-    supply the encoder. Names that the older index `update` has are not encoded again.
+    The encoder is copied into the index unless `carry_encoder` is False; then the caller that opens the index
+    must supply the encoder. Names that the older index `update` has are not encoded again.
     """
     settings = replace(settings, hybrid=bool(settings.hybrid))
     if settings.hybrid:

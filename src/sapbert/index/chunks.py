@@ -60,7 +60,7 @@ class ChunkStore:
             )
 
     def has(self, number: int) -> bool:
-        """Tell whether a chunk is finished."""
+        """Return whether a chunk is finished."""
         return self._file(number).exists()
 
     def save(self, number: int, chunk: Chunk) -> None:

@@ -35,7 +35,7 @@ from sapbert.curies import canonical_prefix
 from sapbert.errors import ConfigError, suggestion
 
 WORDS = "words.json"
-_MOST_LISTED = 3
+_MAX_LISTED = 3
 """Most names that an error suggests or lists."""
 
 
@@ -169,7 +169,7 @@ class NameTable:
         return prefixes
 
     def _has_types(self, types: Sequence[str]) -> NDArray[np.bool_]:
-        """Tell for each concept whether it has any of `types`."""
+        """Return for each concept whether it has any of `types`."""
         selected = _mask(types, self.types, "type")
         # A cumulative sum instead of `reduceat`, because a concept may have no type.
         before = np.concatenate([[0], np.cumsum(selected[self.type_numbers])])
@@ -194,12 +194,12 @@ def require_known(words: Sequence[str], known: Sequence[str], what: str) -> None
     """Refuse a word that the index does not have; as a filter it would match nothing."""
     for word in words:
         if word not in known:
-            listed = ", ".join(known) if len(known) <= _MOST_LISTED else f"{len(known):,} others"
-            hint = suggestion(word, known, most=_MOST_LISTED) or f"; it has {listed or 'none'}"
+            listed = ", ".join(known) if len(known) <= _MAX_LISTED else f"{len(known):,} others"
+            hint = suggestion(word, known, limit=_MAX_LISTED) or f"; it has {listed or 'none'}"
             raise ConfigError(f"the index has no {what} {word!r}{hint}")
 
 
 def _mask(words: Sequence[str], known: Sequence[str], what: str) -> NDArray[np.bool_]:
-    """Tell for each word in `known` whether it is in `words`."""
+    """Return for each word in `known` whether it is in `words`."""
     require_known(words, known, what)
     return np.isin(np.array(known, np.object_), np.array(words, np.object_))

@@ -81,7 +81,7 @@ def _read_part(part: Path, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFram
 
 
 def _is_inverted() -> pl.Expr:
-    """Tell for each name whether it has a comma and its concept has a name of the same words without one."""
+    """Return whether a name has a comma, and its concept a name of the same words without a comma."""
     words = pl.col("folded").str.extract_all(r"[\p{L}\p{N}]+").list.sort().list.join(" ")
     comma = pl.col("folded").str.contains(",", literal=True)
     return comma & ~pl.col("preferred") & (~comma).any().over("concept", "source", words)

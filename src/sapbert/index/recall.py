@@ -19,8 +19,8 @@ from sapbert.protocols import Encoder, Index
 SAMPLE_SIZE = 200
 """Number of names in a sample."""
 NEIGHBOURS = 10
-FEWEST_CANDIDATES, MOST_CANDIDATES = 100, 6_400
-LEAST_GAIN = 0.001
+MIN_CANDIDATES, MAX_CANDIDATES = 100, 6_400
+MIN_GAIN = 0.001
 """Least increase of recall for which the number of candidates is doubled."""
 
 
@@ -70,9 +70,9 @@ def merge_neighbours(parts: Sequence[Neighbours]) -> Neighbours:
 
 def choose_candidates(recall_with: Callable[[int], float]) -> tuple[int, float]:
     """Double the number of candidates until recall hardly increases; return the number and its recall."""
-    candidates = FEWEST_CANDIDATES
+    candidates = MIN_CANDIDATES
     recall = recall_with(candidates)
-    while candidates < MOST_CANDIDATES and (more := recall_with(2 * candidates)) >= recall + LEAST_GAIN:
+    while candidates < MAX_CANDIDATES and (more := recall_with(2 * candidates)) >= recall + MIN_GAIN:
         candidates, recall = 2 * candidates, more
     return candidates, recall
 

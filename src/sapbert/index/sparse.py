@@ -35,13 +35,13 @@ from sapbert.progress import Progress, no_progress
 SPARSE = "sparse"
 """Folder of these files in an index artifact."""
 _BITS = 21
-"""Enough for any character, and for three of them in 64 bits."""
+"""Bits per character: enough for all of Unicode, and three characters fit into 64 bits."""
 _LARGEST_COUNT = 255
 _LARGEST_IDF = 64
 """More than 1 + the logarithm of any number of names."""
 _ROWS, _MENTIONS = 16_384, 64
 """Names and mentions multiplied at a time: 4 MB of scores, which fit into the processor cache."""
-_MOST_WEIGHTS = 16 << 20
+_MAX_WEIGHTS = 16 << 20
 """Most numbers in the table of a batch: scripts with thousands of characters have millions of n-grams."""
 _SETTINGS = "settings.json"
 
@@ -149,7 +149,7 @@ class SparseIndex:
         """
         scores = np.zeros((len(mentions), k), np.float32)
         rows = np.full((len(mentions), k), -1, np.int64)
-        size = max(1, min(_MENTIONS, _MOST_WEIGHTS // max(1, len(self.ngrams))))
+        size = max(1, min(_MENTIONS, _MAX_WEIGHTS // max(1, len(self.ngrams))))
         for first in range(0, len(mentions), size):
             batch = mentions[first : first + size]
             for at, best in enumerate(self._best(batch, k, allowed), start=first):

@@ -8,7 +8,7 @@ from typing import Annotated
 from sapbert.errors import ConfigError
 from sapbert.options import Option
 
-MOST_CONCEPTS = 56
+MAX_CONCEPTS = 56
 """Marker styles a reader can distinguish: seven colours times eight shapes."""
 
 
@@ -26,8 +26,8 @@ class ProjectionSettings:
     """Random seed; the same seed selects the same names for every model."""
 
     def __post_init__(self) -> None:
-        if not 2 <= self.concepts <= MOST_CONCEPTS:
-            raise ConfigError(f"concepts must be from 2 to {MOST_CONCEPTS}, got {self.concepts}")
+        if not 2 <= self.concepts <= MAX_CONCEPTS:
+            raise ConfigError(f"concepts must be from 2 to {MAX_CONCEPTS}, got {self.concepts}")
         if self.names < 2:
             raise ConfigError(f"names must be at least 2 per concept, got {self.names}")
 

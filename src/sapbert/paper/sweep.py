@@ -37,7 +37,7 @@ from sapbert.training.metrics import read_metrics
 from sapbert.training.settings import TrainSettings
 
 CELLS = "cells"
-_MOST_CELLS = 10_000
+_MAX_CELLS = 10_000
 _SHARED = ("held_out", "seed")
 """Settings that select the held-out concepts."""
 OnCell = Callable[[int, int, Mapping[str, Any]], None]
@@ -71,8 +71,8 @@ def read_sweep(path: Path) -> Sweep:
     if not any(grids):
         raise ConfigError(f"{path}: a sweep needs a table [sweep] that lists values of some settings")
     number = sum(math.prod(map(len, grid.values())) for grid in grids)
-    if number > _MOST_CELLS:
-        raise ConfigError(f"{path}: a sweep can have at most {_MOST_CELLS:,} cells, got {number:,}")
+    if number > _MAX_CELLS:
+        raise ConfigError(f"{path}: a sweep can have at most {_MAX_CELLS:,} cells, got {number:,}")
     cells: dict[str, TrainSettings] = {}
     for combination in (combination for grid in grids for combination in _combinations(grid)):
         settings = combine_settings(recipe, combination, TrainSettings)

@@ -20,7 +20,7 @@ def open_base_encoder(
 ) -> TransformerEncoder:
     """Open an encoder whose parameters are all trained, in one process.
 
-    Self-alignment opens its base by itself: it supports adapters and several processes.
+    Self-alignment opens its base in its own code, which supports adapters and several processes.
     """
     if world()[1] > 1:
         raise ConfigError("this command trains in one process; start it without torchrun")

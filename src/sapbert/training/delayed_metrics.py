@@ -1,6 +1,6 @@
 """Read the figures of steps a few steps late, so that a GPU always has work queued.
 
-To read a figure is to wait until the device has computed it. A loop that reads each loss before it launches
+Reading a figure waits until the device has computed it. A loop that reads each loss before it launches
 the next step leaves a fast GPU idle meanwhile. So the newest reports stay unread until a few later steps are
 queued: a few, as the loop may also wait for the thread that prepares names. Figures are copied to the CPU as
 soon as they are computed; a copy requested later would queue behind the next step. On a CPU nothing is

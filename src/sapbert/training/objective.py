@@ -22,7 +22,7 @@ Scale = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """Figures of one step. They stay on the device: to read one is to wait for the end of the step."""
+    """Figures of one step. They stay on the device; reading one waits for the end of the step."""
 
     loss: Tensor
     positives: Tensor

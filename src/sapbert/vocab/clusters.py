@@ -112,19 +112,19 @@ def distinct(total: int, left: Ints, right: Ints) -> tuple[Ints, Ints]:
 
 
 def one_to_one(left: Ints, right: Ints, vocabularies: Ints) -> Mask:
-    """Tell which of the distinct edges are one to one.
+    """Return which of the distinct edges are one-to-one.
 
     At both ends, such an edge is the only one into the vocabulary of the other end. An edge between two nodes
     of one vocabulary is never one to one.
     """
     width = int(vocabularies.max(initial=0)) + 1
     directions = np.concatenate([left * width + vocabularies[right], right * width + vocabularies[left]])
-    crowded = _repeats(directions).reshape(2, -1).any(axis=0)
-    return ~crowded & np.not_equal(vocabularies[left], vocabularies[right])
+    not_one_to_one = _repeats(directions).reshape(2, -1).any(axis=0)
+    return ~not_one_to_one & np.not_equal(vocabularies[left], vocabularies[right])
 
 
 def _repeats(values: Ints) -> Mask:
-    """Tell which values occur more than once."""
+    """Return which values occur more than once."""
     order = np.argsort(values)
     ordered = values[order]
     equal = np.flatnonzero(ordered[1:] == ordered[:-1])

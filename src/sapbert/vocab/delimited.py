@@ -71,13 +71,13 @@ def parse_block(data: bytes, name: str, layout: Layout, columns: list[str], *, f
 
 
 def _is_regular(data: bytes, layout: Layout) -> bool:
-    """Tell whether every line has the right number of separators, including a final one if required."""
+    """Return whether every line has the right number of separators, including a final one if required."""
     text = pl.Series(np.frombuffer(data, np.uint8))
     ends, separators = text == _NEWLINE, text == ord(layout.separator)
-    marks = text.filter(ends | separators).to_numpy()
+    delimiters = text.filter(ends | separators).to_numpy()
     per_line = _separators_per_line(layout) + 1
-    last = marks[per_line - 1 :: per_line]
-    if len(marks) != per_line * len(last) or len(last) != ends.sum() or (last != _NEWLINE).any():
+    last = delimiters[per_line - 1 :: per_line]
+    if len(delimiters) != per_line * len(last) or len(last) != ends.sum() or (last != _NEWLINE).any():
         return False
     return not layout.terminated or not (ends[1:] & ~separators[:-1]).any()
 

@@ -40,7 +40,7 @@ _CHUNK_BYTES = 1 << 20
 """Bytes per read. A small buffer is reused; memory for a whole block would have to be cleared each time."""
 _ARCHIVE_SUFFIXES = (".zip", ".nlm")
 _PIECE_SUFFIX = re.compile(r"\.[a-z]{2}$")
-_MOST_EXAMPLES = 5
+_MAX_EXAMPLES = 5
 Result = TypeVar("Result")
 
 
@@ -129,7 +129,7 @@ class InputReader:
         if self.on_error != "skip":
             raise error
         self.skipped_rows += 1
-        if len(self.skipped_examples) < _MOST_EXAMPLES:
+        if len(self.skipped_examples) < _MAX_EXAMPLES:
             self.skipped_examples.append(str(error))
 
     @contextmanager
@@ -150,16 +150,16 @@ class InputReader:
         """Yield `file` in blocks of whole lines, each terminated by a newline."""
         empty = True
         with self.stream(file) as stream:
-            held = [stream.read(3).removeprefix(b"\xef\xbb\xbf")]
+            pending = [stream.read(3).removeprefix(b"\xef\xbb\xbf")]
             size = 0
             while chunk := stream.read(_CHUNK_BYTES):
                 size += len(chunk)
                 if size >= BLOCK_BYTES and (end := chunk.rfind(b"\n") + 1):
-                    yield b"".join((*held, chunk[:end]))
-                    held, size, empty = [chunk[end:]], 0, False
+                    yield b"".join((*pending, chunk[:end]))
+                    pending, size, empty = [chunk[end:]], 0, False
                 else:
-                    held.append(chunk)
-            rest = b"".join(held)
+                    pending.append(chunk)
+            rest = b"".join(pending)
             if rest.strip():
                 yield rest if rest.endswith(b"\n") else rest + b"\n"
                 empty = False

@@ -205,8 +205,8 @@ def _moves(concepts: pl.Series, heads: Ints) -> pl.DataFrame:
 def _write(vocabularies: Sequence[Vocabulary], moves: pl.DataFrame, writer: VocabularyWriter) -> None:
     moved = moves.lazy()
     for names in _in_order(vocabularies):
-        stayed = names.join(moves, on="concept_id", how="anti", maintain_order="left")
-        writer.add(stayed.with_columns(rank=pl.col("rank") * 2))
+        unchanged = names.join(moves, on="concept_id", how="anti", maintain_order="left")
+        writer.add(unchanged.with_columns(rank=pl.col("rank") * 2))
     for order, vocabulary in enumerate(vocabularies):
         ranked = _ranked(vocabulary.names, len(vocabularies) - order)
         arrived = ranked.join(moved, on="concept_id").with_columns(concept_id="head")

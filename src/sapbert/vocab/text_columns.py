@@ -59,7 +59,7 @@ def to_curies(ids: pl.Series, *, prefix: str | None = None) -> pl.Series:
 def is_first_in_group(
     texts: pl.Series, hashes: NDArray[np.uint64], groups: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Tell for each row whether it is the first of its group with its text.
+    """Return for each row whether it is the first of its group with its text.
 
     Equal texts must have equal hashes.
     """
@@ -102,7 +102,7 @@ def append_texts(texts: pl.Series, writer: TextsWriter) -> None:
 
 
 def _untidy(names: pl.Series) -> pl.Series:
-    """Tell which names contain any white space other than single inner spaces."""
+    """Return which names contain any white space other than single inner spaces."""
     return names.str.contains(r"^ | $|  |[^\S ]|[\x00-\x1f\x7f-\x9f]")
 
 

@@ -112,7 +112,7 @@ class Vocabulary:
         rows = self.names.filter(pl.col("concept_id") == curie).collect()
         if rows.is_empty():
             return None
-        # What a reader of this package most likely wants to see first.
+        # Preferred names first, then English names.
         shown_first = [pl.col("preferred"), pl.col("language") == "en"]
         ordered = rows.sort(shown_first, descending=True, maintain_order=True).drop("concept_id")
         names = tuple(Name(*row) for row in ordered.iter_rows())

@@ -72,7 +72,7 @@ def test_text_never_becomes_markup() -> None:
 def test_only_the_most_frequent_links_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluation = run()
     links = wrong_links(evaluation)
-    monkeypatch.setattr(page, "MOST_SHOWN", 1)
+    monkeypatch.setattr(page, "MAX_SHOWN", 1)
 
     shown = page.errors_page(evaluation, links, title="wrong")
 

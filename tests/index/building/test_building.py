@@ -91,8 +91,8 @@ def test_progress_is_reported_up_to_the_last_name(vocabulary: Vocabulary, tmp_pa
 def test_the_recall_in_the_manifest_equals_that_against_an_exact_search(
     build: Build, vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sapbert.index.recall.FEWEST_CANDIDATES", 12)
-    monkeypatch.setattr("sapbert.index.recall.MOST_CANDIDATES", 12)
+    monkeypatch.setattr("sapbert.index.recall.MIN_CANDIDATES", 12)
+    monkeypatch.setattr("sapbert.index.recall.MAX_CANDIDATES", 12)
     path = build(vocabulary, kind=Kind.ANN)
 
     index, name_table, manifest = open_index(path)

@@ -69,12 +69,12 @@ def _count(pairs: Pairs, models: Mapping[str, str], settings: SimilaritySettings
 def draw_name_figures(
     names: Path,
     models: Mapping[str, str],
-    outs: Sequence[Path],
+    targets: Sequence[Path],
     settings: ProjectionSettings,
     *,
     overwrite: bool,
 ) -> None:
-    """Project names once and draw them to all of `outs`; `models` maps a panel's title to its encoder."""
+    """Project names once and draw them to all of `targets`; `models` maps a panel's title to its encoder."""
     with figure_extras():
         from sapbert.paper.projection import project, sample_names
         from sapbert.plots.figures import check_figure_target
@@ -83,12 +83,12 @@ def draw_name_figures(
     from sapbert.encoder.open import open_encoder
     from sapbert.plots.tsne_page import tsne_page
 
-    pages = [out for out in outs if out.suffix.lower() == ".html"]
-    for out in outs:
+    pages = [out for out in targets if out.suffix.lower() == ".html"]
+    for out in targets:
         (require_free if out in pages else check_figure_target)(out, overwrite=overwrite)
     sample = sample_names(names, settings)
     projections = {title: project(sample, open_encoder(model), settings) for title, model in models.items()}
-    for out in outs:
+    for out in targets:
         if out in pages:
             with create_file(out, overwrite=overwrite) as partial:
                 partial.write_text(tsne_page(sample, projections), encoding="utf-8", errors="replace")
@@ -96,5 +96,5 @@ def draw_name_figures(
             draw_tsne(sample, projections, out, overwrite=overwrite)
     for title, projection in projections.items():
         typer.echo(f"{title}: nearest name has the same concept: {projection.nearest:.1%}", err=True)
-    for out in outs:
+    for out in targets:
         typer.echo(f"figure -> {out}", err=True)

@@ -1,4 +1,4 @@
-"""`sapbert reproduce WHAT`: one command per table or figure of the paper."""
+"""`sapbert reproduce TABLE`: one command per table or figure of the paper."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ def table7(models: Models, out: OutFolder, paper_rows: PaperRows = []) -> None:
 def figure1(names: NamesPath, models: Models, out: OutFolder, settings: ProjectionSettings) -> None:
     """t-SNE projection of names, coloured by concept."""
     _check_out_folder(out)
-    outs = [out / "figure1.png", out / "figure1.html"]
-    draw_name_figures(names, _panels(models), outs, settings, overwrite=True)
+    targets = [out / "figure1.png", out / "figure1.html"]
+    draw_name_figures(names, _panels(models), targets, settings, overwrite=True)
 
 
 @command()
@@ -203,7 +203,7 @@ def _named_models(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _compared_rows(models: Iterable[str], texts: Iterable[str], published: PaperTable) -> dict[str, str]:
-    """Return the row of the paper that each model is compared with: by its name, unless `texts` says."""
+    """Return the row of the paper for each model: the row with its name, unless `texts` name another."""
     rows = {name: row for name in models if (row := published.find(name)) is not None}
     for text in texts:
         match = _ASSIGNMENT.fullmatch(text)

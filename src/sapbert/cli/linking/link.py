@@ -54,7 +54,7 @@ def link(
     table: LinkInput,
     output: LinkOutput,
     settings: LinkSettings,
-    opening: LinkerSettings,
+    linker_settings: LinkerSettings,
     mentions: Annotated[
         list[str] | None,
         typer.Argument(help="Mentions; without any and without --file, one per line of standard input."),
@@ -73,24 +73,28 @@ def link(
     from sapbert.linking.reranking import open_reranker
 
     _check_mentions(mentions, table.file)
-    if table.context_column is not None and opening.reranker is None:
+    if table.context_column is not None and linker_settings.reranker is None:
         raise typer.BadParameter("--context-column needs --reranker")
     forbid_overwriting_input(output.out, table.file)
     with (
         damage_explained(resolve_default(index, "index")),
         linking_bar(drawn=output.out is not None) as (on_read, on_linked),
     ):
-        reranker = open_reranker(opening.reranker, threads=opening.threads) if opening.reranker else None
+        reranker = (
+            open_reranker(linker_settings.reranker, threads=linker_settings.threads)
+            if linker_settings.reranker
+            else None
+        )
         linker = Linker.open(
             index,
-            threads=opening.threads,
-            sparse_weight=opening.sparse_weight,
-            calibration=opening.calibration,
+            threads=linker_settings.threads,
+            sparse_weight=linker_settings.sparse_weight,
+            calibration=linker_settings.calibration,
             reranker=reranker,
         )
-        _add_labelled_mentions(linker, opening, index)
+        _add_labelled_mentions(linker, linker_settings, index)
         source = _preprocess(_source(mentions, table, on_read), linker, table)
-        job = {"index": linker.fingerprint, **asdict(settings), **_job(opening, table, reranker)}
+        job = {"index": linker.fingerprint, **asdict(settings), **_job(linker_settings, table, reranker)}
         task = Task(output.kind, source, linker, settings, table.context_column, job)
         if output.out is None:
             print_links(task)
@@ -101,11 +105,13 @@ def link(
     typer.echo(f"{quantity(done, 'mention')} -> {output.out}", err=True)
 
 
-def _job(opening: LinkerSettings, columns: InputSettings, reranker: Reranker | None) -> dict[str, Any]:
+def _job(
+    linker_settings: LinkerSettings, columns: InputSettings, reranker: Reranker | None
+) -> dict[str, Any]:
     """Return the settings that the links depend on; only a job with equal ones may be resumed."""
-    labelled, calibration = opening.labelled_mentions, opening.calibration
+    labelled, calibration = linker_settings.labelled_mentions, linker_settings.calibration
     return {
-        "sparse_weight": opening.sparse_weight,
+        "sparse_weight": linker_settings.sparse_weight,
         "reranker": reranker and reranker.fingerprint,
         "context_column": columns.context_column,
         "document_column": columns.document_column,
@@ -148,14 +154,14 @@ def _refuse_table(path: Path) -> None:
         raise typer.BadParameter(f"{path} is a file, not a mention; give --file {path}")
 
 
-def _add_labelled_mentions(linker: Linker, opening: LinkerSettings, index: str) -> None:
-    if opening.labelled_mentions is None:
+def _add_labelled_mentions(linker: Linker, linker_settings: LinkerSettings, index: str) -> None:
+    if linker_settings.labelled_mentions is None:
         return
     from sapbert.mentions import no_known_concept, read_labelled_mentions, text_concept_pairs
     from sapbert.vocab.input_files import InputReader
 
-    path = opening.labelled_mentions
-    mentions = read_labelled_mentions(path, InputReader(), prefix=opening.labelled_prefix)
+    path = linker_settings.labelled_mentions
+    mentions = read_labelled_mentions(path, InputReader(), prefix=linker_settings.labelled_prefix)
     pairs = text_concept_pairs(mentions)
     added = linker.add_mentions(pairs)
     if not added:

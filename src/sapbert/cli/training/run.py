@@ -1,4 +1,4 @@
-"""What the training commands share: output options, recipes, and the progress of a run."""
+"""Shared by the training commands: output options, recipes, and the progress of a run."""
 
 from __future__ import annotations
 

@@ -91,12 +91,12 @@ def _composite(case: ErrorCase) -> bool:
 def _abbreviation(case: ErrorCase) -> bool:
     """Whether the searched text contains an abbreviation that is not a word of a gold name."""
     (text,) = case.parts
-    golds = [_words(name) for name in case.gold]
+    gold_words = [_words(name) for name in case.gold]
     abbreviations = {fold(short) for short in _abbreviations(case.raw)}
     # Some corpora are lowercase; there, only the initials of a gold name reveal an abbreviation.
-    if len(text) > 1 and any(text == "".join(word[0] for word in gold) for gold in golds):
+    if len(text) > 1 and any(text == "".join(word[0] for word in gold) for gold in gold_words):
         abbreviations.add(text)
-    return not abbreviations.intersection(_words(text)) <= {word for gold in golds for word in gold}
+    return not abbreviations.intersection(_words(text)) <= {word for gold in gold_words for word in gold}
 
 
 def _unanswered(case: ErrorCase) -> bool:

@@ -17,9 +17,9 @@ from sapbert.evaluation.errors.wrong_links import WrongLink, count_kinds
 from sapbert.evaluation.run import DEPTH, Evaluation
 from sapbert.pages.document import document
 
-MOST_SHOWN = 20_000
+MAX_SHOWN = 20_000
 """Maximum number of wrong links per dictionary on the page, about 10 MB."""
-_MOST_NAMES = 10
+_MAX_NAMES = 10
 """Maximum number of names shown per gold concept."""
 _TOOLS = """
 <form class="tools" role="search" hidden>
@@ -50,7 +50,7 @@ def _summary(evaluation: Evaluation, links: Mapping[str, Sequence[WrongLink]]) -
         summary = (
             f"{wrong:,} of {mentions:,} mentions are linked wrongly{share}, {len(wrong_links):,} distinct"
         )
-        cut = f"; the {MOST_SHOWN:,} most frequent are shown" if len(wrong_links) > MOST_SHOWN else ""
+        cut = f"; the {MAX_SHOWN:,} most frequent are shown" if len(wrong_links) > MAX_SHOWN else ""
         yield f"<p><b>{escape(name)}</b>: {summary}{cut}.</p>"
     counts = {name: count_kinds(wrong_links) for name, wrong_links in links.items()}
     yield '<table class="rows">\n<thead><tr><th scope="col">kind</th><th scope="col">description</th>'
@@ -83,11 +83,11 @@ def _cell(name: str, kind: ErrorKind, counts: Mapping[ErrorKind, int]) -> str:
 
 def _dictionary(evaluation: Evaluation, name: str, links: Sequence[WrongLink]) -> dict[str, Any]:
     """The data of one dictionary, with the fields that `pages/errors.js` reads."""
-    shown = links[:MOST_SHOWN]
+    shown = links[:MAX_SHOWN]
     gold_ids = {gold for link in shown for gold in link.gold}
     gold_names = evaluation.gold.filter(pl.col("dictionary") == name, pl.col("id").is_in(gold_ids))
     concepts = {
-        gold: {"names": names[:_MOST_NAMES], "more": len(names[_MOST_NAMES:])}
+        gold: {"names": names[:_MAX_NAMES], "more": len(names[_MAX_NAMES:])}
         for gold, names in gold_names.group_by("id").agg("name").iter_rows()
     }
     return {"name": name, "concepts": concepts, "links": [_link(link) for link in shown]}

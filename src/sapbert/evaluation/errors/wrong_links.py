@@ -15,7 +15,7 @@ import polars as pl
 from sapbert.evaluation.errors.kinds import NEAR_MISS_DEPTH, ErrorCase, ErrorKind, classify_error
 from sapbert.evaluation.run import Evaluation
 
-_MOST_DOCUMENTS = 5
+_MAX_DOCUMENTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _link(kind: ErrorKind, rows: Sequence[Mapping[str, Any]], answers: _Answers)
         kind=kind,
         times=sum(row["times"] for row in rows),
         raw_texts=tuple(row["raw"] for row in rows),
-        documents=tuple(dict.fromkeys(d for row in rows for d in row["document"] if d))[:_MOST_DOCUMENTS],
+        documents=tuple(dict.fromkeys(d for row in rows for d in row["document"] if d))[:_MAX_DOCUMENTS],
         parts=tuple(
             (
                 text,

@@ -1,9 +1,9 @@
 """Mentions that name several concepts at once: "breast and ovarian cancer" is two.
 
 A vocabulary has a name for each cancer, but none for the composite. The rules are few and conservative: they
-split if the parts share their last words, or the words before "of" or "in", and keep everything else whole,
-because a whole mention is still linked to its nearest name. A mention that is itself a name of the vocabulary
-("cleft lip and palate") must not be split; the caller has to check that.
+split if the parts share their last words, or the words before "of" or "in". Other mentions are not split,
+and are still linked to their nearest name. A mention that is itself a name of the vocabulary ("cleft lip and
+palate") must not be split; the caller has to check that.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ def make_loss(name: LossName, parameters: Mapping[str, float] | None = None) -> 
     for key in parameters:
         if key not in known:
             hint = suggestion(key, known) or f"; it has {', '.join(known) or 'none'}"
-            raise ConfigError(f"the {name} loss has no setting {key!r}{hint}")
+            raise ConfigError(f"unknown setting {key!r} of the {name} loss{hint}")
     loss: Loss = _LOSSES[name](**parameters)
     return loss
 

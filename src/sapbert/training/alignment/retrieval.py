@@ -19,8 +19,8 @@ _QUERIES_PER_BLOCK = 1024
 def retrieval_accuracy(pairs: Pairs, held_out: NDArray[np.int64], encoder: Encoder) -> float:
     """Return the fraction of held-out concepts whose query retrieves its target first."""
     owners = pairs.concepts[pairs.pairs[held_out, 0]]
-    _, firsts = np.unique(owners, return_index=True)
-    query_names, target_names = pairs.pairs[held_out[firsts]].T
+    _, first_rows = np.unique(owners, return_index=True)
+    query_names, target_names = pairs.pairs[held_out[first_rows]].T
     queries = encoder.encode(pairs.names.take(query_names))  # (concepts, dim)
     targets = encoder.encode(pairs.names.take(target_names))  # (concepts, dim)
     correct = 0

@@ -31,7 +31,7 @@ def write_biosyn_dataset(
     `prefix` is for ids without one. Mentions without a concept of the vocabulary are left out and counted.
     """
     inputs = InputReader()
-    # Each once: how often a corpus repeats a mention says nothing about what it means.
+    # Without duplicates: how often a corpus repeats a mention says nothing about its meaning.
     mentions = list(dict.fromkeys(read_labelled_mentions(table, inputs, prefix=prefix)))
     with create(target, overwrite=overwrite) as draft:
         (draft.path / ENTRIES).mkdir()

@@ -1,7 +1,7 @@
-"""Mentions with candidates of which the right ones are known: the training data of a reranker.
+"""Training data of a reranker: mentions with candidates, and which of these are right.
 
-All in memory and without polars. Twenty names per mention take about three kilobytes: the largest set of
-labelled mentions, MedMentions with 122,000, takes less than a gigabyte. `linking.reranker_examples` makes
+Everything is in memory, without polars. Twenty names per mention take about three kilobytes: the largest set
+of labelled mentions, MedMentions with 122,000, takes less than a gigabyte. `linking.reranker_examples` makes
 the candidates.
 """
 

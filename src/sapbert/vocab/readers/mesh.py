@@ -147,7 +147,7 @@ def _records(source: InputFile, inputs: InputReader) -> Iterator[_Record]:
                         inputs.reject_row(FormatError(source.name, None, f"a {tag} has no {id_tag}"))
                     root.clear()
         except ET.ParseError as error:
-            raise _explained(error, source, begun=root is not None) from error
+            raise _explained(error, source, has_root=root is not None) from error
 
 
 def _kind(root: ET.Element, source: InputFile) -> tuple[str, str]:
@@ -161,8 +161,8 @@ def _kind(root: ET.Element, source: InputFile) -> tuple[str, str]:
     )
 
 
-def _explained(error: ET.ParseError, source: InputFile, *, begun: bool) -> FormatError:
-    if error.code == _NO_ELEMENTS and not begun:
+def _explained(error: ET.ParseError, source: InputFile, *, has_root: bool) -> FormatError:
+    if error.code == _NO_ELEMENTS and not has_root:
         return FormatError(source.name, None, "the file is empty", hint="download it again")
     line, column = error.position
     if error.code == _NO_ELEMENTS:

@@ -1,4 +1,4 @@
-"""What the three ontology formats share: how statements become a vocabulary.
+"""Shared by the three ontology formats: how statements become a vocabulary.
 
 Each format is parsed into statements (concept, tag, value), which are interpreted here, so an ontology gives
 the same vocabulary in any format. A concept may be described in several places of a file, so whether it is
@@ -109,7 +109,7 @@ class Ontology:
                 self._writer.count(what, number)
 
     def _add_xrefs(self, rows: pl.DataFrame) -> None:
-        # The address of a page on a concept is no CURIE; but some tools write every CURIE as a PURL.
+        # The address of a page about a concept is not a CURIE, but some tools write every CURIE as a PURL.
         is_page = pl.col("value").str.contains("://", literal=True) & ~pl.col("value").str.starts_with(_PURL)
         values = rows.filter(~is_page)
         xrefs = values.with_columns(xref=concept_curies(values["value"])).drop_nulls("xref")

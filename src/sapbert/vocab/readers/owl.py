@@ -109,7 +109,7 @@ def _checked_root(root: ET.Element, name: str) -> ET.Element:
 
 
 def _is_class(element: ET.Element) -> bool:
-    """Tell whether an element is an `owl:Class`, in the short or the long form of RDF/XML."""
+    """Return whether an element is an `owl:Class`, in the short or the long form of RDF/XML."""
     if element.tag == _CLASS:
         return True
     return element.tag == f"{_RDF}Description" and any(

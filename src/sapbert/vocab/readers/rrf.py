@@ -218,8 +218,8 @@ class _Selection:
                 hint=inputs.skipped_examples[0],
             )
         if self._missing_languages:
-            nowhere = ", ".join(sorted(self._missing_languages))
-            raise ConfigError(f"{conso.name} has no name in {nowhere}; `--language all` keeps all languages")
+            missing = ", ".join(sorted(self._missing_languages))
+            raise ConfigError(f"{conso.name} has no name in {missing}; `--language all` keeps all languages")
         if self._missing_sources:
             raise ConfigError(f"{conso.name} has no name from {', '.join(sorted(self._missing_sources))}")
 
