@@ -61,7 +61,7 @@ def find_benchmarks(folder: Path, names: Iterable[str]) -> tuple[dict[str, Evalu
     missing: dict[str, str] = {}
     for name in names:
         if not (folder / name).is_dir():
-            missing[name] = f"there is no folder {name} in the folder of benchmarks"
+            missing[name] = f"no folder {name} in the folder of benchmarks"
             continue
         benchmark = open_evaluation_set(folder / name)
         test = benchmark.splits.get(_SPLIT)
