@@ -177,7 +177,7 @@ def test_benchmarks_that_cannot_be_measured_are_listed_with_the_reason(tmp_path:
         "bc5cdr-disease": "the folder bc5cdr-disease has no test split with labelled mentions",
         "bc5cdr-chemical": "the folder bc5cdr-chemical has no dictionary",
         "medmentions": "the folder medmentions has no test split with labelled mentions",
-        "cometa": "there is no folder cometa in the folder of benchmarks",
+        "cometa": "no folder cometa in the folder of benchmarks",
     }
 
 
