@@ -215,6 +215,8 @@ def link(mentions: str | list[str], *, index: PathLike = DEFAULT, k: int = 5) ->
     """
     from sapbert.linking.answer import Answer
 
+    if not isinstance(mentions, Iterable):
+        raise TypeError(f"mentions is a string or a list of strings, got {mentions!r}")
     linker = _opened(str(index))
     if isinstance(mentions, str):
         return Answer(linker.link([mentions], k=k)[0])

@@ -202,7 +202,7 @@ def test_a_vocabulary_is_shown_with_counts_settings_inputs_and_types(
     ):
         assert line in lines
     assert "T047 Disease or Syndrome 1" in lines
-    assert any(line.startswith("from MRCONSO.RRF: bytes 2274, xxh3 ") for line in lines)
+    assert any(line.startswith("input MRCONSO.RRF: bytes 2274, xxh3 ") for line in lines)
 
 
 def test_pairs_are_shown_with_examples(sapbert: Sapbert, pairs: Path) -> None:

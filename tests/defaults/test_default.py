@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from sapbert import api
 from sapbert.defaults import VARIABLE, is_default, resolve_default
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.encoder.transformer import TransformerEncoder
-from sapbert.errors import ArtifactError
+from sapbert.errors import ArtifactError, ConfigError
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import LinkSettings
 from tests.cli.conftest import Sapbert, left_in, one_json, refused, sapbert
@@ -130,6 +131,38 @@ def test_a_folder_given_as_a_mention_is_an_error_with_a_hint(sapbert: Sapbert, h
     assert done.code == 2
     assert "is an index, not a mention; give --index" in " ".join(done.err.split())
     assert sapbert("link", "heart attack " * 1000).code == 0
+
+
+def test_a_sparse_weight_needs_ngrams(sapbert: Sapbert, home: Path) -> None:
+    error = refused(sapbert("link", "heart attack", "--sparse-weight", 0.5))
+
+    assert error == "sapbert: the index has no n-grams; build one with `sapbert index --hybrid`\n"
+
+
+def test_show_default_describes_the_bundled_vocabulary(sapbert: Sapbert, home: Path) -> None:
+    done = sapbert("show", "default")
+
+    assert done.code == 0
+    assert done.out.startswith(f"{home / 'vocabulary'}: vocabulary ")
+
+
+def test_lines_of_the_table_have_no_trailing_spaces(sapbert: Sapbert, home: Path) -> None:
+    lines = sapbert("link", "heart attack", "migraine", "--format", "table").out.splitlines()
+
+    assert len(lines) > 2
+    assert [line.rstrip() for line in lines] == lines
+
+
+@pytest.mark.parametrize("mentions", [None, 5, [None]])
+def test_mentions_that_are_not_strings_are_refused(home: Path, mentions: Any) -> None:
+    with pytest.raises(TypeError, match=r"string.*, got (None|5)$"):
+        api.link(mentions)
+
+
+@pytest.mark.parametrize("k", [0, 1.5])
+def test_k_is_a_whole_number(home: Path, k: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^k is a whole number, at least 1, got {k}$"):
+        api.link("migraine", k=k)
 
 
 def test_a_vocabulary_given_as_a_mention_must_be_indexed_first(sapbert: Sapbert, home: Path) -> None:

@@ -247,6 +247,17 @@ def test_the_error_says_if_an_index_has_no_types(vocabulary_of: MakeVocabulary, 
         name_table.select(types=["T047"])
 
 
+def test_the_error_for_an_unknown_type_lists_the_first_types(
+    vocabulary_of: MakeVocabulary, folder: Path
+) -> None:
+    types = [(f"x:{number}", f"T{number:03}") for number in range(1, 24)]
+    rows = [(concept, f"name of {concept}") for concept, _ in types]
+    name_table = write_name_table(vocabulary_of(rows, {"types": types}), folder)
+
+    with pytest.raises(ConfigError, match=r"no type 'Disease'; it has T001, T002, .*, T020 and 3 more$"):
+        name_table.select(types=["Disease"])
+
+
 # Laws
 
 prefixes = st.sampled_from(["a", "ab", "b", "c.d"])

@@ -35,8 +35,9 @@ from sapbert.curies import canonical_prefix
 from sapbert.errors import ConfigError, suggestion
 
 WORDS = "words.json"
-_MAX_LISTED = 3
-"""Most names that an error suggests or lists."""
+_MAX_SUGGESTED = 3
+_MAX_LISTED = 20
+"""Number of names that an error suggests or lists."""
 
 
 class Selection(NamedTuple):
@@ -194,9 +195,15 @@ def require_known(words: Sequence[str], known: Sequence[str], what: str) -> None
     """Refuse a word that the index does not have; as a filter it would match nothing."""
     for word in words:
         if word not in known:
-            listed = ", ".join(known) if len(known) <= _MAX_LISTED else f"{len(known):,} others"
-            hint = suggestion(word, known, limit=_MAX_LISTED) or f"; it has {listed or 'none'}"
+            hint = suggestion(word, known, limit=_MAX_SUGGESTED) or f"; it has {_listed(known)}"
             raise ConfigError(f"the index has no {what} {word!r}{hint}")
+
+
+def _listed(known: Sequence[str]) -> str:
+    """Return the first words of `known`, and how many follow."""
+    more = len(known) - _MAX_LISTED
+    listed = ", ".join(known[:_MAX_LISTED]) or "none"
+    return f"{listed} and {more:,} more" if more > 0 else listed
 
 
 def _mask(words: Sequence[str], known: Sequence[str], what: str) -> NDArray[np.bool_]:

@@ -98,9 +98,14 @@ class HybridSearch:
 
 def open_hybrid(index: Index, folder: Path, weight: float) -> HybridSearch:
     """Open the n-grams and vectors of `index`, which was opened from `folder`."""
-    if not (folder / SPARSE).is_dir():
-        raise ConfigError(f"{folder} has no n-grams; build it with `sapbert index --hybrid`")
+    require_ngrams(folder)
     return HybridSearch(index, Vectors.open(folder), SparseIndex.open(folder / SPARSE), weight)
+
+
+def require_ngrams(folder: Path) -> None:
+    """Raise `ConfigError` if the index in `folder` has no n-grams."""
+    if not (folder / SPARSE).is_dir():
+        raise ConfigError("the index has no n-grams; build one with `sapbert index --hybrid`")
 
 
 def best_row_correct(scored: ScoredRows, correct: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:

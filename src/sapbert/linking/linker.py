@@ -103,13 +103,15 @@ class Linker:
         # Imported here: a caller with its own encoder and index needs none of these.
         from sapbert.encoder.onnx import OnnxEncoder
         from sapbert.index.folder import ENCODER, encoder_of_index, open_index
-        from sapbert.linking.hybrid import open_hybrid
+        from sapbert.linking.hybrid import open_hybrid, require_ngrams
 
         folder = resolve_default(path, "index")
         bundled, strict = is_default(path), calibration is not None
         index, name_table, manifest = open_index(folder, threads=threads)
         if bundled and calibration is None:
             calibration = bundled_calibration()
+        if sparse_weight:
+            require_ngrams(folder)
         fitted, weight = _read_calibration(calibration, manifest.fingerprint, sparse_weight)
         if weight is None:
             weight = float(manifest.settings.get("sparse_weight", 0.0))
@@ -301,5 +303,7 @@ def _with_k(settings: LinkSettings, k: int | None) -> LinkSettings:
 
 
 def _folded(mention: str) -> str:
+    if not isinstance(mention, str):
+        raise TypeError(f"a mention is a string, got {mention!r}")
     # JSON can contain half a surrogate pair, which tokenizers do not accept.
     return fold(mention.encode(errors="replace").decode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ class LinkSettings:
     k: Annotated[int, Option(flags=("--k", "-k"), min=1)] = 5
     """Candidates per mention."""
     exact: bool = True
-    """Rank names that equal the mention (ignoring case and spacing) before all others."""
+    """Rank names equal to the mention before all others; case and repeated spaces do not matter."""
     threshold: Annotated[float | None, Option(min=-1, max=1)] = None
     """Minimum score of a candidate; a mention without candidates is NIL."""
     types: Annotated[tuple[str, ...], Option(flags=("--types",), metavar="TYPE")] = ()
@@ -29,8 +30,8 @@ class LinkSettings:
     """Only concepts whose id has this prefix, such as `mesh`."""
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ConfigError(f"k is the number of candidates per mention, at least 1, got {self.k}")
+        if not isinstance(self.k, Integral) or self.k < 1:
+            raise ConfigError(f"k is a whole number, at least 1, got {self.k}")
         if self.threshold is not None and not -1 <= self.threshold <= 1:
             raise ConfigError(f"threshold is a cosine between -1 and 1, got {self.threshold}")
 
@@ -39,14 +40,17 @@ class LinkSettings:
 class LinkerSettings:
     """How a linker is opened; every field is also an option of `sapbert link`."""
 
-    calibration: Path | None = None
+    calibration: Annotated[Path | None, Option(default="that of the bundled index")] = None
     """Calibration written by `sapbert calibrate`; adds a confidence to the best candidate."""
-    sparse_weight: Annotated[float | None, Option(min=0, default="calibrated, learned, or 0")] = None
+    sparse_weight: Annotated[
+        float | None, Option(min=0, default="that of the calibration, else of the encoder, else 0")
+    ] = None
     """Weight of the n-gram score relative to the dense score, in a hybrid index."""
     reranker: str | None = None
-    """Rerank candidates: a reranker written by `sapbert export`, or MODULE:ATTRIBUTE."""
+    """Rerank candidates: a reranker written by `sapbert export`, or MODULE:ATTRIBUTE, a Python object that
+    implements `sapbert.protocols.Reranker`."""
     labelled_mentions: Annotated[Path | None, Option(flags=("--mentions",))] = None
-    """TSV file with the columns mention and concept_ids; its mentions match like names of their concepts."""
+    """TSV file of labelled mentions (columns mention, concept_ids), matched like names of their concepts."""
     labelled_prefix: Annotated[str | None, Option(flags=("--mentions-prefix",))] = None
     """Prefix for concept ids without one in --mentions, such as `mesh`."""
     threads: Annotated[int | None, Option(min=1, default="all cores")] = None
@@ -84,7 +88,7 @@ class CalibrateSettings:
     precision: float | None = None
     """Target precision: answers below the confidence that reaches it become NIL."""
     exact: bool = True
-    """Rank names that equal the mention (ignoring case and spacing) before all others."""
+    """Rank names equal to the mention before all others; case and repeated spaces do not matter."""
     sparse_weight: Annotated[float | None, Option(min=0, default="fitted for a hybrid index")] = None
     """Weight of the n-gram score relative to the dense score."""
 

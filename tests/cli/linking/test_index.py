@@ -35,13 +35,13 @@ def test_an_index_is_built_and_shown(sapbert: Sapbert, names: Path, model: Path,
 
     assert (made.code, made.out) == (0, "")
     forecast, result, _ = made.err.split("\n", 2)
-    assert re.fullmatch(r"[\d,]+ names to encode, [\d,]+ per second: about \d+ seconds", forecast)
+    assert re.fullmatch(r"[\d,]+ names to encode, [\d,]+ per second: about \d+ seconds?", forecast)
     assert result == f"index -> {tmp_path / 'index'}"
     assert left_in(tmp_path) == {"names", "index"}
     assert (shown.code, shown.err) == (0, "")
     for line in ("search\n", "kind       flat", "precision  fp32", "dimension  32", "recall@10  1.0"):
         assert line in shown.out
-    assert f"from encoder: fingerprint {OnnxEncoder.open(model).fingerprint}" in shown.out
+    assert f"input encoder: fingerprint {OnnxEncoder.open(model).fingerprint}" in shown.out
 
 
 def test_an_occupied_target_is_refused_before_anything_is_opened(sapbert: Sapbert, tmp_path: Path) -> None:

@@ -181,6 +181,12 @@ def test_wrong_usage_exits_2(sapbert: Sapbert, index: Path, options: tuple[str, 
     assert (done.code, done.out) == (2, "")
 
 
+def test_an_unknown_suffix_of_the_output_names_the_known_ones(sapbert: Sapbert) -> None:
+    error = " ".join(sapbert("link", "cold", "-o", "x.tsv").err.split())
+
+    assert "x.tsv: links are not written as .tsv; use .csv, .jsonl, .parquet, .sssom.tsv or" in error
+
+
 def test_an_interrupted_job_reports_how_to_resume_and_resumes(
     sapbert: Sapbert, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

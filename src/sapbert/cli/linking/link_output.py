@@ -128,7 +128,8 @@ class LinkOutput:
         kind = kind or next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), None)
         if kind is None:
             raise typer.BadParameter(
-                f"{self.out.name} has no known suffix ({', '.join(_SUFFIXES)}): give --format"
+                f"{self.out.name}: links are not written as {self.out.suffix or 'a file without a suffix'}; "
+                "use .csv, .jsonl, .parquet, .sssom.tsv or .usagi.csv, or give --format"
             )
         return kind
 
@@ -177,7 +178,11 @@ def _print_table(batch: Sequence[LinkedMention]) -> None:
             numbers = ("" if number is None else f"{number:.3f}" for number in scores)
             table.add_row(*(Text(word or "") for word in words), *numbers)
     # A pipe has no width, and wrapped names are hard to read.
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    for line in console.render_lines(table, pad=False):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
+        text.rstrip()
+        console.print(text, soft_wrap=True)
 
 
 def is_finished(source: MentionStream, out: Path) -> bool:

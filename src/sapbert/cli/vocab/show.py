@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapbert.cli.output import two_columns
-from sapbert.cli.parameters import Json
+from sapbert.defaults import resolve_default
 from sapbert.errors import SapbertError
 
 if TYPE_CHECKING:
@@ -23,11 +23,18 @@ _SHOWN = 5
 
 
 def show(
-    path: Annotated[Path, typer.Argument(help="Folder written by sapbert.", show_default=False)],
+    artifact: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="Folder written by sapbert, or `default` for the bundled MeSH vocabulary.",
+            show_default=False,
+        ),
+    ],
     concept: Annotated[
         str | None, typer.Argument(help="Concept id (mesh:D008881) or name, to show that concept.")
     ] = None,
-    json: Json = False,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Describe an artifact, or show a concept.
 
@@ -36,6 +43,7 @@ def show(
     """
     from sapbert.artifacts import load_manifest
 
+    path = resolve_default(artifact, "vocabulary")
     manifest = load_manifest(path)
     if concept is not None:
         _show_concepts(path, concept, as_json=json)
@@ -52,7 +60,7 @@ def _show_manifest(path: Path, manifest: Manifest) -> None:
     settings = {name: str(value) for name, value in manifest.settings.items() if value not in (None, [])}
     _section("settings", settings)
     for name, record in manifest.inputs.items():
-        typer.echo(f"from {name}: {', '.join(f'{key} {value}' for key, value in record.items())}")
+        typer.echo(f"input {name}: {', '.join(f'{key} {value}' for key, value in record.items())}")
     if manifest.kind == "vocabulary":
         _show_vocabulary(path)
     elif manifest.kind == "pairs":
