@@ -1,7 +1,7 @@
 """From any biomedical vocabulary to a working entity linker.
 
-One function per stage; each is also a command of the same name (`sapbert pairs` is `draw_pairs`, `sapbert
-index` is `build_index`):
+One function per stage; each is also a command, mostly of the same name (`sapbert pairs` is `draw_pairs`,
+`sapbert index` is `build_index`):
 
     read         a vocabulary from its publisher's files
     merge        several vocabularies by their cross-references
@@ -17,7 +17,7 @@ index` is `build_index`):
     >>> print(sapbert.link("heart attack", k=1))
     mesh:D009203  Myocardial Infarction  (exact: Heart Attack, score 1.000, confidence 0.98)
 
-Each name is imported when it is first used: `import sapbert` loads no other package.
+Each name is imported when it is first used: `import sapbert` loads only the standard library.
 """
 
 from __future__ import annotations

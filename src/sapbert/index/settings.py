@@ -38,8 +38,8 @@ class IndexSettings:
     precision: Annotated[Precision | None, Option(default="fp32 for flat, int8 for ann")] = None
     """Precision of the stored vectors."""
     dimensions: Annotated[int | None, Option(min=1, default="all")] = None
-    """Stored dimensions per vector, reduced by PCA on the names. The reported recall does not include this
-    loss."""
+    """Stored dimensions per vector, reduced by PCA on the names. Recall (`sapbert show`) is measured after
+    the reduction, so it does not show what the reduction loses."""
     inverted: bool = True
     """Keep inverted names (`Infarction, Myocardial`) of concepts that also have the name without comma."""
     hybrid: Annotated[bool | None, Option(default="if the encoder was trained with it")] = None

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from sapbert.cli.options import with_options
-from sapbert.cli.output import forbid_overwriting_input, progress_bar, report_manifest
+from sapbert.cli.output import forbid_overwriting_input, progress_bar, quantity, report_manifest
 from sapbert.cli.parameters import Output, Resume, Threads, VocabularyPath
 from sapbert.index.settings import IndexSettings
 
@@ -25,7 +25,8 @@ class EncoderOptions:
     model: Annotated[
         str,
         typer.Option(
-            help="Encoder: `default`, a folder written by `sapbert export`, or a model to export first.",
+            help="Encoder: `default`, a folder written by `sapbert export`, or a model to export first "
+            "(needs `sapbert[train]`).",
             show_default=False,
         ),
     ]
@@ -91,7 +92,8 @@ def index(
 
 def _report_forecast(updating: bool, names: int, rate: float) -> None:
     seconds = names / rate
-    duration = f"{seconds:.0f} seconds" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} minutes"
+    in_seconds = seconds < _MINUTES_FROM
+    duration = quantity(round(seconds), "second") if in_seconds else quantity(round(seconds / 60), "minute")
     # The names that the older index has are not known yet.
     at_most = "at most " if updating else ""
     typer.echo(

@@ -65,8 +65,9 @@ def link(
 ) -> None:
     """Link mentions to concepts of MeSH or of your own index.
 
-    Writes one row per candidate, best first; the first candidate is the answer, or NIL. All columns of the
-    input are copied. With -o, Ctrl-C keeps the finished part, and --resume continues an interrupted job.
+    Writes one row per candidate, best first. A mention without candidates gets one row with NIL. All columns
+    of the input are copied. With -o, Ctrl-C keeps the finished part, and --resume continues an interrupted
+    job.
     """
     from sapbert.index.folder import damage_explained
     from sapbert.linking.linker import Linker
