@@ -34,8 +34,8 @@ def train(
     """Train an encoder by self-alignment (SapBERT).
 
     Training moves the vectors of a concept's names together. The defaults are those of the paper's
-    pretraining. Ctrl-C finishes the step and saves a checkpoint; --resume continues from it. Under torchrun,
-    several processes share each batch.
+    pretraining, except precision (fp32; the paper used fp16). Ctrl-C finishes the step and saves a
+    checkpoint; --resume continues from it. Under torchrun, several processes share each batch.
     """
     settings = recipe_settings(recipe, explicit, TrainSettings)
     _forbid_unused(explicit.values, settings)
