@@ -43,8 +43,9 @@ def read(
 ) -> Vocabulary:
     """Read a vocabulary from its publisher's files, write it to `out` and open it.
 
-    `kind` is umls, rxnorm, obo, snomed, mesh, omop or table. A bad row stops the reading with its file and
-    line; `on_error="skip"` skips and counts it.
+    `kind` is umls, rxnorm, obo, snomed, mesh, omop or table: the keys of
+    `sapbert.vocab.readers.registry.READERS`. A bad row stops the reading with its file and line;
+    `on_error="skip"` skips and counts it.
 
         >>> vocabulary = sapbert.read("table", "examples/common.tsv", "vocabulary")
         >>> vocabulary.manifest.counts["concepts"]

@@ -1,10 +1,11 @@
 """Find the fenced code blocks of a Markdown page, and the comments that say how a test treats them.
 
-A page may carry two kinds of comment:
+A page may carry three kinds of comment:
 
 - `<!-- starts with: out/vocabulary out/index -->`, once, near the top: files that the page expects to exist.
 - `<!-- not run: needs UMLS -->` directly above a block: the block is not run; its commands are still checked
   for options that do not exist.
+- `<!-- file: simple.py -->` directly above a block: the block is written to that file, for later blocks.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ PAGES = sorted(
 )
 _FENCE = re.compile(r"^ *(`{3,})(.*)$")
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+_FILE = re.compile(r"<!-- file: (\S+) -->")
 _STARTS_WITH = re.compile(r"<!-- starts with: (.+) -->")
 
 
@@ -37,6 +39,8 @@ class Block:
     text: str
     not_run: str
     """Why the block is not run; empty if it is."""
+    file: str
+    """Name of the file that the block is the content of; empty if it is none."""
     follows_directly: bool
     """Whether only blank lines separate it from the block before: then a `text` block is its output."""
 
@@ -58,10 +62,18 @@ def blocks_of(page: Path) -> list[Block]:
             continue
         end = next(n for n in range(number + 1, len(lines)) if lines[n].strip() == opened[1])
         if not opened[2].startswith("{"):
-            reason = _NOT_RUN.search(above)
+            reason, file = _NOT_RUN.search(above), _FILE.search(above)
             text = dedent("\n".join(lines[number + 1 : end]))
             blocks.append(
-                Block(page, number + 1, opened[2].strip(), text, reason[1] if reason else "", directly)
+                Block(
+                    page,
+                    number + 1,
+                    opened[2].strip(),
+                    text,
+                    reason[1] if reason else "",
+                    file[1] if file else "",
+                    directly,
+                )
             )
         above, directly, number = "", True, end + 1
     return blocks

@@ -108,6 +108,8 @@ def test_blocks_run_and_print_what_the_page_shows(
     for block in blocks_of(page):
         if block.not_run:
             printed = None
+        elif block.file:
+            (folder / block.file).write_text(block.text)
         elif block.language == "python":
             printed = _run_python(block, names)
         elif block.language == "console":
