@@ -1,4 +1,4 @@
-"""The seven losses of the paper's Table 6, with the settings that its Table 9 marks as used.
+"""The losses of the paper's Table 6, with the settings that its Table 9 marks as used.
 
 A loss takes unit vectors in float32 and masks of the mined pairs. Pairs in neither mask are ignored, so names
 that share a concept only through an ambiguous text are never pushed apart. A batch without pairs has loss
