@@ -1,8 +1,8 @@
 """All errors that this package raises on purpose, in one hierarchy.
 
-Catch `SapbertError` to catch them all. Each message is one line that says where, what was found and what to
-do next; the command line prints it and exits with status 1. A bug of the caller (a wrong type, arrays that do
-not fit) is a plain `ValueError` or `TypeError`.
+Catch `SapbertError` to catch them all. Each message is one line that says where and what was found, and in
+most cases what to do next; the command line prints it and exits with status 1. A bug of the caller (a wrong
+type, arrays that do not fit) is a plain `ValueError` or `TypeError`.
 """
 
 from __future__ import annotations
