@@ -300,7 +300,7 @@ def test_parameters_replace_the_defaults() -> None:
     ("name", "parameters", "message"),
     [
         ("ms", {"negative_scales": 50.0}, "did you mean 'negative_scale'?"),
-        ("cosine", {"margin": 0.1}, "it has none"),
+        ("cosine", {"margin": 0.1}, "the cosine loss has no settings, got 'margin'"),
         ("ms", {"positive_scale": 0.0}, "positive_scale must be above 0"),
         ("ms", {"offset": 1.5}, "offset is a cosine"),
         ("nca", {"scale": -1.0}, "scale must be above 0"),

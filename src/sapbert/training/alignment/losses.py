@@ -239,7 +239,9 @@ def make_loss(name: LossName, parameters: Mapping[str, float] | None = None) -> 
     known = [field.name for field in fields(_LOSSES[name])]
     for key in parameters:
         if key not in known:
-            hint = suggestion(key, known) or f"; it has {', '.join(known) or 'none'}"
+            if not known:
+                raise ConfigError(f"the {name} loss has no settings, got {key!r}")
+            hint = suggestion(key, known) or f"; it has {', '.join(known)}"
             raise ConfigError(f"unknown setting {key!r} of the {name} loss{hint}")
     loss: Loss = _LOSSES[name](**parameters)
     return loss
