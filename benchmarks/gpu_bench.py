@@ -174,7 +174,7 @@ class Variant:
         plain = AlignmentStep(forward, make_loss("ms"), MiningSettings(), bench.device, None)
         return CudaGraphStep(
             self.encode(bench, model),
-            plain.objective,
+            plain.loss_and_report,
             pooling=Pooling.CLS,
             pad_id=0,
             compiled=self.compiled and bench.device.type == "cuda",

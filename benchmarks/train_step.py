@@ -84,7 +84,7 @@ class Ours:
             )
             step = self._step.prepare(replace(batch, shared_concept=shared))
             self._optimizer.zero_grad(set_to_none=True)
-            delayed.add(number, 0.0, step.backward(lambda objective: objective))
+            delayed.add(number, 0.0, step.backward(lambda loss: loss))
             step.update(self._optimizer)
             for _, figures in delayed.read(wait=number == stop - 1):
                 yield figures["loss"]

@@ -54,7 +54,7 @@ def kernel_step(
     )
     return CudaGraphStep(
         encode,
-        plain.objective,
+        plain.loss_and_report,
         pooling=encoder.pooling,
         pad_id=0,
         compiled=False,

@@ -42,8 +42,8 @@ _WARM_UP_RUNS = 2
 
 Result = TypeVar("Result")
 Report = TypeVar("Report")
-Objective = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Report]]
-"""Takes unit vectors, labels and shared-concept mask; returns the value to minimize and a report."""
+LossAndReport = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Report]]
+"""Takes unit vectors, labels and shared-concept mask; returns the loss to minimize and a report."""
 _OnLayerGradients = Callable[[int], None]
 _Compute = Callable[..., tuple[Sequence[Tensor], Report]]
 _Run = Callable[[], tuple[Gradients, Report]]
@@ -63,7 +63,7 @@ class CudaGraphStep(Generic[Report]):
     def __init__(
         self,
         encode: RowEncoder,
-        objective: Objective[Report],
+        loss_and_report: LossAndReport[Report],
         *,
         pooling: Pooling,
         pad_id: int,
@@ -71,14 +71,16 @@ class CudaGraphStep(Generic[Report]):
         optimizer: torch.optim.Optimizer | None = None,
         rows_multiple: int = _ROWS_MULTIPLE,
     ) -> None:
-        """Compute `objective`, passed through `torch.compile` if `compiled`.
+        """Compute `loss_and_report`, passed through `torch.compile` if `compiled`.
 
         If `optimizer` is given, is AdamW with equal settings for all parameters, and its Triton kernel works
         on this device, its updates are part of the graphs. Its state must not be replaced afterwards, so
         restore a checkpoint first.
         """
         self._encode, self._device = encode, encode.model.device
-        self._objective = torch.compile(objective, fullgraph=True) if compiled else objective
+        self._loss_and_report = (
+            torch.compile(loss_and_report, fullgraph=True) if compiled else loss_and_report
+        )
         self._pooling, self._pad_id, self._rows_multiple = pooling, pad_id, rows_multiple
         self._fused = None if optimizer is None else _fused_adamw(optimizer, encode)
         self.graphs: dict[tuple[int, int], _Graph[Report]] = {}
@@ -135,8 +137,8 @@ class CudaGraphStep(Generic[Report]):
 
         def compute(on_gradients: _OnLayerGradients | None = None) -> tuple[Sequence[Tensor], Report]:
             vectors = functional.normalize(self._encode(rows, on_gradients), dim=-1)
-            objective, report = self._objective(vectors, labels, shared_concept)
-            return torch.autograd.grad(objective, self._encode.leaves), report
+            loss, report = self._loss_and_report(vectors, labels, shared_concept)
+            return torch.autograd.grad(loss, self._encode.leaves), report
 
         if self._fused is None:
             return _Graph(packed, self._with_gradients(compute))

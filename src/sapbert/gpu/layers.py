@@ -109,7 +109,7 @@ def plain_embed(
     config: LayerConfig,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Compute embeddings with PyTorch operations; fits `Embed`."""
+    """Compute embeddings with PyTorch operations; implements `Embed`."""
     word, position, token_type, *norm = tables.weights
     hidden = functional.embedding(ids, word, tables.padding if tables.padding >= 0 else None)
     hidden = hidden + functional.embedding(positions + tables.first_position, position) + token_type[0]
@@ -125,7 +125,7 @@ def plain_layer(
     weights: LayerWeights,
     config: LayerConfig,
 ) -> Tensor:
-    """Compute a layer with PyTorch operations; fits `Layer`."""
+    """Compute a layer with PyTorch operations; implements `Layer`."""
     attended = plain_attention(functional.linear(hidden, *weights.qkv), names, config)
     if picks is not None:
         hidden, attended = hidden.index_select(0, picks), attended.index_select(0, picks)

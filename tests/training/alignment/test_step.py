@@ -51,7 +51,7 @@ def gradients(
     encode = forward_pass(model, tokenizer.pad_token_id)
     encode.layout = layout or encode.layout
     step = AlignmentStep(encode, make_loss(loss), MiningSettings(), CPU, chunk, matryoshka_dim)
-    report = step.backward(batch, lambda objective: objective)
+    report = step.backward(batch, lambda loss: loss)
     return report, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -139,7 +139,7 @@ def test_dropout_is_replayed_in_the_second_pass(tiny_pairs: Pairs, tiny_base: Pa
     torch.manual_seed(5)
     encode = forward_pass(model, tokenizer.pad_token_id)
     step = AlignmentStep(encode, make_loss("ms"), MiningSettings(), CPU, None)
-    report = step._backward_in_chunks(batch, lambda objective: objective, [(0, names)])
+    report = step._backward_in_chunks(batch, lambda loss: loss, [(0, names)])
 
     assert report.loss.item() == pytest.approx(whole.loss.item(), abs=1e-6)
     assert_close({n: p.grad for n, p in model.named_parameters() if p.grad is not None}, expected)
@@ -193,7 +193,7 @@ found = {}
 for loss in losses:
     model.zero_grad(set_to_none=True)
     step = AlignmentStep(encode, make_loss(loss), MiningSettings(), torch.device("cpu"), None)
-    report = step.backward(batch, lambda objective: objective)
+    report = step.backward(batch, lambda loss: loss)
     sum_gradients(model.parameters())
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     found[loss] = {"loss": report.loss.item(), "gradients": gradients}

@@ -35,8 +35,8 @@ from tests.training.alignment.test_batches import make_batches
 from tests.training.alignment.test_trainer import CPU, assert_same_model, settings
 
 
-def identity(objective: Tensor) -> Tensor:
-    return objective
+def identity(loss: Tensor) -> Tensor:
+    return loss
 
 
 def open_plain(
@@ -53,7 +53,7 @@ def graph_step(
     encode = RowEncoder(encoder.model, encoder.pooling, width=32, dtype=torch.float32, kernels=PLAIN)
     return CudaGraphStep(
         encode,
-        plain.objective,
+        plain.loss_and_report,
         pooling=encoder.pooling,
         pad_id=0,
         compiled=False,

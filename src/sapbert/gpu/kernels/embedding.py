@@ -29,7 +29,7 @@ def fused_embed(
     config: LayerConfig,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Compute embeddings; fits `layers.Embed`."""
+    """Compute embeddings; implements `layers.Embed`."""
     inputs = ids, positions, seed, config, dtype, tables.first_position, tables.padding
     hidden: Tensor = _Embed.apply(*inputs, *tables.weights)  # type: ignore[no-untyped-call]
     return hidden

@@ -36,7 +36,7 @@ def fused_layer(
     weights: LayerWeights,
     config: LayerConfig,
 ) -> Tensor:
-    """Compute a layer; fits `layers.Layer`."""
+    """Compute a layer; implements `layers.Layer`."""
     if seeds is None and not torch.is_grad_enabled():
         return _inference(hidden, names, picks, weights, config)
     flat = (tensor for pair in weights for tensor in pair)

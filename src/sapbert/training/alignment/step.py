@@ -46,8 +46,8 @@ class AlignmentStep:
         """Add the gradient of the batch to the parameters."""
         names, chunk = len(batch.tokens.lengths), self.chunk
         if chunk is None or names <= chunk:
-            objective, report = self._batch_objective(self.encode(batch.tokens), batch)
-            scale(objective).backward()
+            loss, report = self._batch_loss(self.encode(batch.tokens), batch)
+            scale(loss).backward()
             return report
         chunks = [(start, min(start + chunk, names)) for start in range(0, names, chunk)]
         return self._backward_in_chunks(batch, scale, chunks)
@@ -61,8 +61,8 @@ class AlignmentStep:
                 states.append(random_state(self.device))
                 parts.append(self.encode(batch.tokens.span(*chunk)))
         embeddings = torch.cat(parts).requires_grad_()
-        objective, report = self._batch_objective(embeddings, batch)
-        scale(objective).backward()
+        loss, report = self._batch_loss(embeddings, batch)
+        scale(loss).backward()
         assert embeddings.grad is not None
         for (start, stop), state in zip(chunks, states, strict=True):
             with replayed_random_state(state, self.device):
@@ -70,12 +70,14 @@ class AlignmentStep:
             again.backward(embeddings.grad[start:stop])
         return report
 
-    def _batch_objective(self, local: Tensor, batch: PairBatch) -> tuple[Tensor, StepReport]:
+    def _batch_loss(self, local: Tensor, batch: PairBatch) -> tuple[Tensor, StepReport]:
         labels, shared = (to_device(array, self.device) for array in (batch.labels, batch.shared_concept))
-        return self.objective(local, labels, shared)
+        return self.loss_and_report(local, labels, shared)
 
-    def objective(self, local: Tensor, labels: Tensor, shared_concept: Tensor) -> tuple[Tensor, StepReport]:
-        """Return the value to minimize and the report of the step.
+    def loss_and_report(
+        self, local: Tensor, labels: Tensor, shared_concept: Tensor
+    ) -> tuple[Tensor, StepReport]:
+        """Return the loss to minimize and the report of the step.
 
         `local` are the unit vectors of this process; for the others see `PairBatch`.
         """

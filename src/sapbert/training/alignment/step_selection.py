@@ -67,7 +67,12 @@ def select_step(
 
 
 def can_capture(plain: AlignmentStep) -> bool:
-    """Return whether model, device, precision, loss and number of processes allow CUDA graphs."""
+    """Return whether the step can be a CUDA graph.
+
+    `Layout.ROWS` already means a plain BERT, all of it trained, in bfloat16 on a GPU
+    (`encoder.forward.choose_layout`). The batch must also be encoded in one pass, by one process, with a loss
+    that works on masks.
+    """
     return (
         plain.encode.layout is Layout.ROWS
         and plain.chunk is None
@@ -84,9 +89,14 @@ def _graph_step(
     *,
     compiled: bool,
 ) -> CudaGraphStep[StepReport]:
+    """Return the step as a CUDA graph.
+
+    Without gradient clipping, the graph also updates the parameters if the optimizer allows it; `update` then
+    does nothing.
+    """
     return CudaGraphStep(
         RowEncoder.fastest(encoder.model, encoder.pooling, dtype=torch.bfloat16),
-        plain.objective,
+        plain.loss_and_report,
         pooling=encoder.pooling,
         pad_id=encoder.tokenizer.pad_token_id,
         compiled=compiled,
@@ -96,7 +106,7 @@ def _graph_step(
 
 
 class _GraphSteps:
-    """Makes training steps that replay CUDA graphs; fits `PrepareStep`."""
+    """Makes training steps that replay CUDA graphs; implements `PrepareStep`."""
 
     def __init__(self, graphs: CudaGraphStep[StepReport]) -> None:
         self._graphs = graphs

@@ -75,7 +75,7 @@ def train(
 
 @dataclass(frozen=True, slots=True)
 class _SelfAlignment:
-    """Pulls names of one concept together; fits `objective.Objective`."""
+    """Pulls names of one concept together; implements `objective.Objective`."""
 
     pairs: Pairs
     batches: Batches
