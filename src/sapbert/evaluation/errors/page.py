@@ -24,7 +24,7 @@ _MAX_NAMES = 10
 _TOOLS = """
 <form class="tools" role="search" hidden>
 <label class="grow">Search mentions, names, identifiers and documents<input type="search" id="search"></label>
-<label>ErrorKind<select id="kind"><option value="">all kinds</option></select></label>
+<label>Kind<select id="kind"><option value="">all kinds</option></select></label>
 <label>Dictionary<select id="dictionary"></select></label>
 <output id="count" aria-live="polite"></output>
 </form>
