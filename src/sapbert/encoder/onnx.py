@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]  # it has no types
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
@@ -38,6 +38,14 @@ from sapbert.tokens.batching import (
 )
 from sapbert.tokens.pooling import Pooling
 from sapbert.tokens.tokenizer import tokenize_names
+
+# Since 1.31 ONNX Runtime records events in the user's cache folder and sends them. It reads this variable
+# when it is imported; if another package has imported it before, the call below switches recording off.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime  # type: ignore[import-untyped]  # it has no types
+
+if hasattr(onnxruntime, "disable_telemetry_events"):
+    onnxruntime.disable_telemetry_events()
 
 Variant = Literal["fp32", "int8"]
 GRAPHS: Mapping[Variant, str] = {"fp32": "onnx/model.onnx", "int8": "onnx/model_int8.onnx"}
