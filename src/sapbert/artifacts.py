@@ -8,10 +8,11 @@ Digests are 128-bit xxh3, which detects damage; SHA-256 would take thirteen time
 attack, because anyone who can change a file can change its manifest. A bare GPU machine may lack xxhash: it
 writes SHA-256, and compares only the sizes of files with another digest.
 
-A writer works in a hidden folder beside its target (`new/`, `.lock`, temporary files and, when it replaces an
-artifact, for a moment `old/`) and renames `new/` once everything is on disk, so the target is always complete
-or absent. A killed writer leaves only `.NAME.partial-*`. The next writer of the same target removes it and
-restores an artifact set aside in it; a lock distinguishes the leftovers of a dead writer from a running one.
+A writer works in a hidden folder beside its target (`new/`, `.lock`, temporary files) and renames `new/` once
+everything is on disk, so the target is always complete or absent. To replace an artifact, the two folders are
+exchanged in one step; on file systems that cannot, the old one is `old/` for a moment. A killed writer leaves
+only `.NAME.partial-*`. The next writer of the same target removes it and restores an artifact set aside in
+it; a lock distinguishes the leftovers of a dead writer from a running one.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sapbert.errors import ArtifactError
+from sapbert.file_system import exchange, sync, try_lock
 from sapbert.version import __version__
 
 MANIFEST = "manifest.json"
@@ -54,7 +57,9 @@ _COMMANDS = {
     "evaluation": "sapbert evaluate",
 }
 """Kind of artifact → the command that writes it."""
-_NEW, _OLD, _REPLACED, _LOCK = "new", "old", "replaced", ".lock"
+_NEW, _OLD, _REPLACED, _LOCK, _UNLOCKED = "new", "old", "replaced", ".lock", "unlocked"
+_STARTED = 60
+"""Seconds after which a running writer has locked its folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ class Draft:
 
     def sync_in_background(self, file: Path) -> None:
         """Start to sync `file` to disk, so that there is less to wait for at the end."""
-        self._syncing.append(self._disk.submit(_sync, file))
+        self._syncing.append(self._disk.submit(sync, file))
 
     def wait_for_syncs(self) -> None:
         """Wait until all files are synced."""
@@ -153,17 +158,25 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
             raise RuntimeError("a draft must be sealed before its block ends")
         draft.wait_for_syncs()
         _write_manifest(draft.path, draft.manifest)
-        refuse_occupied(target, overwrite=overwrite)
-        if overwrite and os.path.lexists(target):
-            # A folder cannot be replaced atomically; `_clear` restores the old one if the next rename fails.
-            os.rename(target, work / _OLD)
-        elif target.is_dir():
-            target.rmdir()  # fails, as it should, if another writer was faster
-        os.rename(draft.path, target)
-        if os.path.lexists(work / _OLD):
-            # From here on the old one must not be restored, even if another writer replaces ours.
-            os.rename(work / _OLD, work / _REPLACED)
-        _sync(target.parent)
+        refuse_occupied(target, overwrite=overwrite, kind=draft.manifest.kind)
+        _move_in(work, target, overwrite=overwrite)
+        sync(target.parent)
+
+
+def _move_in(work: Path, target: Path, *, overwrite: bool) -> None:
+    """Move the new artifact to `target`, and an older one from there into `work`."""
+    new, old = work / _NEW, work / _OLD
+    if overwrite and os.path.lexists(target):
+        if exchange(new, target):
+            return
+        # `_clear` restores the old artifact if the next rename fails.
+        os.rename(target, old)
+    elif target.is_dir():
+        target.rmdir()  # fails, as it should, if another writer was faster
+    os.rename(new, target)
+    if os.path.lexists(old):
+        # From here on the old one must not be restored, even if another writer replaces ours.
+        os.rename(old, work / _REPLACED)
 
 
 @contextmanager
@@ -177,10 +190,10 @@ def work_folder(target: Path) -> Iterator[Path]:
     _remove_leftovers(target)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
     try:
-        with open(work / "unlocked", "w") as lock:
+        with open(work / _UNLOCKED, "w") as lock:
             # Other writers consider an unlocked `.lock` abandoned, so it gets this name once it is locked.
             if try_lock(lock):
-                os.rename(work / "unlocked", work / _LOCK)
+                os.rename(work / _UNLOCKED, work / _LOCK)
             yield work
     finally:
         _clear(work, target)
@@ -193,15 +206,11 @@ def create_file(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     For files that other programs read and that cannot be artifacts: text, tables, figures.
     """
     require_free(target, overwrite=overwrite)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays last because some writers choose the format by it.
-    partial = target.with_name(f".{target.stem}.partial-{os.getpid()}{target.suffix}")
-    try:
+    with work_folder(target) as work:
+        partial = work / target.name
         yield partial
-        _sync(partial)
+        sync(partial)
         partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def require_free(target: Path, *, overwrite: bool) -> None:
@@ -249,19 +258,6 @@ def fingerprint_of(parts: Mapping[str, str]) -> str:
     """Combine named digests into one fingerprint; the order of `parts` does not matter."""
     text = "\n".join(f"{name} {digest}" for name, digest in sorted(parts.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def try_lock(file: IO[str]) -> bool:
-    """Lock `file` until it is closed; False if another process has locked it or locks are unavailable."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: leftovers of killed writers must be deleted by hand.
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _parse_manifest(path: Path, kind: str | None = None) -> Manifest:
@@ -319,30 +315,39 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
     for path in [*_files_below(folder), *(p for p in folder.rglob("*") if p.is_dir()), folder]:
-        _sync(path)
+        sync(path)
 
 
-def refuse_occupied(target: Path, *, overwrite: bool) -> None:
-    """Refuse a target that `create` would refuse; call it before long work."""
+def refuse_occupied(target: Path, *, overwrite: bool, kind: str | None = None) -> None:
+    """Refuse a target that `create` would refuse; call it before long work.
+
+    An artifact of another `kind` is never replaced, nor is a symbolic link.
+    """
     if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
         return
-    if not _looks_like_artifact(target):
+    found = _kind_at(target)
+    if found is None:
         raise ArtifactError(f"{target} exists and is not an artifact; choose another name or remove it")
     if not overwrite:
         raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
+    if target.is_symlink():
+        raise ArtifactError(f"{target} is a symbolic link; give the folder it points to, or remove it")
+    if kind is not None and found != kind:
+        raise ArtifactError(f"{target} is {kind_with_article(found)}; choose another name or remove it")
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _looks_like_artifact(path: Path) -> bool:
-    """Recognize our artifacts: browser extensions and web pages have a `manifest.json` too."""
+def _kind_at(path: Path) -> str | None:
+    """Return the kind of an artifact; None for others: browser extensions have a `manifest.json` too."""
     try:
         content = json.loads((path / MANIFEST).read_bytes())
     except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and {"kind", "fingerprint", "files"} <= content.keys()
+        return None
+    is_artifact = isinstance(content, dict) and {"kind", "fingerprint", "files"} <= content.keys()
+    return str(content["kind"]) if is_artifact else None
 
 
 def _clear(work: Path, target: Path) -> None:
@@ -357,13 +362,15 @@ def _clear(work: Path, target: Path) -> None:
 
 def _remove_leftovers(target: Path) -> None:
     for work in target.parent.glob(f".{glob.escape(target.name)}.partial-*"):
-        try:
-            lock = open(work / _LOCK, "r+")
-        except OSError:
-            continue
-        with lock:
-            if try_lock(lock):
-                _clear(work, target)
+        # A writer killed at its first step has left an empty folder, or one with a lock of the first name.
+        old = time.time() - work.stat().st_mtime > _STARTED if work.exists() else False
+        if old:
+            with suppress(OSError):
+                work.rmdir()
+        for name in (_LOCK, _UNLOCKED) if old else (_LOCK,):
+            with suppress(OSError), open(work / name, "r+") as lock:
+                if try_lock(lock):
+                    _clear(work, target)
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
@@ -377,15 +384,3 @@ def _record(file: Path) -> FileRecord:
 def _digest(file: Path, algorithm: str) -> str:
     with open(file, "rb") as stream:
         return f"{algorithm}:{hashlib.file_digest(stream, _ALGORITHMS[algorithm]).hexdigest()}"
-
-
-def _sync(path: Path) -> None:
-    flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) if path.is_dir() else os.O_RDWR
-    try:
-        handle = os.open(path, flags)
-    except PermissionError:  # Windows cannot open a directory.
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,7 +1,7 @@
 """Shared by jobs that can be resumed: linking, training, building an index.
 
 A job that writes TARGET keeps its intermediate state in the folder TARGET.run beside it and removes that
-folder when TARGET is complete.
+folder when TARGET is complete. It holds a lock, so that two jobs cannot share the folder.
 """
 
 from __future__ import annotations
@@ -13,11 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from sapbert.errors import ArtifactError, SapbertError
+from sapbert.file_system import lock_file
 
 
 def run_folder(target: Path) -> Path:
     """Return the folder for the intermediate state of the job that writes `target`."""
     return target.with_name(f"{target.name}.run")
+
+
+@contextmanager
+def locked_run(target: Path) -> Iterator[None]:
+    """Refuse to start a second job that writes `target` while one is running."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with lock_file(target.with_name(f".{target.name}.run.lock")) as locked:
+        if not locked:
+            raise ArtifactError(f"{target} is being written by another process; choose another name")
+        yield
 
 
 def refuse_interrupted(folder: Path, *, resume: bool, overwrite: bool) -> None:

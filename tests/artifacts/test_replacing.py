@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sapbert.artifacts import FORMAT, MANIFEST
+from sapbert.artifacts import FORMAT, MANIFEST, create, refuse_occupied
 from sapbert.errors import ArtifactError
 from tests.artifacts.conftest import change_manifest, left_beside, version_at, write
 
@@ -84,11 +84,23 @@ def test_an_empty_folder_may_become_an_artifact(tmp_path: Path, overwrite: bool)
     assert left_beside(target) == []
 
 
-def test_overwriting_a_link_keeps_its_target(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_not_replaced(tmp_path: Path) -> None:
     write(tmp_path / "kept" / "artifact", "old")
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "kept" / "artifact")
-    write(link, "new", overwrite=True)
-    assert version_at(link) == "new"
-    assert version_at(tmp_path / "kept" / "artifact") == "old"
+    with pytest.raises(ArtifactError, match="link is a symbolic link; give the folder it points to"):
+        write(link, "new", overwrite=True)
+    assert link.is_symlink()
+    assert version_at(link) == "old"
     assert left_beside(link) == ["kept"]
+
+
+def test_an_artifact_of_another_kind_is_not_replaced(artifact: Path) -> None:
+    with pytest.raises(ArtifactError, match="artifact is an invented; choose another name or remove it"):
+        refuse_occupied(artifact, overwrite=True, kind="index")
+    with (
+        pytest.raises(ArtifactError, match="artifact is an invented"),
+        create(artifact, overwrite=True) as draft,
+    ):
+        draft.seal("index", settings={}, inputs={}, counts={})
+    assert version_at(artifact) == "old"

@@ -306,7 +306,7 @@ def test_two_jobs_cannot_write_the_same_target(tmp_path: Path) -> None:
         link_to_file(mentions_from_list(TEXTS), Links(), WRITERS["links.csv"], target, JOB, overwrite=True)
         return [[] for _ in rows]
 
-    with pytest.raises(ArtifactError, match="in use by another process"):
+    with pytest.raises(ArtifactError, match="is being written by another process"):
         link_to_file(mentions_from_list(TEXTS), link_and_start_another, WRITERS["links.csv"], target, JOB)
 
 

@@ -26,8 +26,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from sapbert.artifacts import try_lock
 from sapbert.errors import SapbertError
+from sapbert.file_system import lock_file
 from sapbert.progress import Progress, no_progress
 from sapbert.resumable import full_disk_explained
 from sapbert.version import __version__
@@ -296,7 +296,7 @@ def _read_version(note: Path) -> _Version | None:
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
     """Keep two processes from writing the same file."""
-    with open(target.with_name(f".{target.name}.lock"), "w") as lock:
-        if os.name == "posix" and not try_lock(lock):
+    with lock_file(target.with_name(f".{target.name}.lock")) as locked:
+        if not locked:
             raise SapbertError(f"{target} is being downloaded by another process")
         yield

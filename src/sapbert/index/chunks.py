@@ -2,7 +2,7 @@
 
 Encoding fifteen million names takes hours. Each finished chunk is written to `TARGET.run`, synced and
 renamed; after an interrupt or a full disk only the missing chunks are encoded. Chunks of another encoder,
-vocabulary or precision cannot be continued.
+vocabulary or precision cannot be continued: each contains the digest of what it was made from.
 
 A chunk also stores which of its rows are nearest to a sample of names, in full precision. Together these are
 an exact search, against which the recall of the index is measured once the exact vectors are gone.
@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -23,7 +25,7 @@ import numpy as np
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.index.recall import Neighbours
 from sapbert.index.vectors import Vectors
-from sapbert.resumable import changed_values
+from sapbert.resumable import changed_values, locked_run, refuse_interrupted, run_folder
 
 _IDENTITY = "chunks.json"
 
@@ -34,6 +36,19 @@ class Chunk(NamedTuple):
     vectors: Vectors
     near: Neighbours
     """Its rows that are nearest to the names of the sample."""
+
+
+@contextmanager
+def chunk_folder(target: Path, *, resume: bool, overwrite: bool) -> Iterator[Path]:
+    """Yield the folder for the chunks of the index `target`, locked; remove it when the index is complete."""
+    folder = run_folder(target)
+    with locked_run(target):
+        refuse_interrupted(folder, resume=resume, overwrite=overwrite)
+        yield folder
+        for chunk in folder.glob("*.npz"):
+            chunk.unlink()
+        # Last, because a folder without this file is not recognized as ours if removing is interrupted.
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class ChunkStore:
@@ -47,6 +62,7 @@ class ChunkStore:
         """
         self.folder = folder
         self._identity = identity
+        self._digest = np.frombuffer(sha256(json.dumps(identity).encode()).digest(), np.uint8)
         file = folder / _IDENTITY
         if not file.is_file() and folder.is_dir() and any(folder.iterdir()):
             raise ArtifactError(f"{folder} is not empty and contains no chunks; remove it")
@@ -72,7 +88,12 @@ class ChunkStore:
         with open(partial, "wb") as file:
             scales = np.empty(0) if chunk.vectors.scales is None else chunk.vectors.scales
             np.savez(
-                file, data=chunk.vectors.data, scales=scales, scores=chunk.near.scores, rows=chunk.near.rows
+                file,
+                data=chunk.vectors.data,
+                scales=scales,
+                scores=chunk.near.scores,
+                rows=chunk.near.rows,
+                identity=self._digest,
             )
             file.flush()
             os.fsync(file.fileno())
@@ -82,16 +103,14 @@ class ChunkStore:
         """Read a finished chunk."""
         try:
             with open(self._file(number), "rb") as file, np.load(file, allow_pickle=False) as arrays:
+                if not np.array_equal(arrays["identity"], self._digest):
+                    raise ValueError("it belongs to another build")
                 scales = arrays["scales"] if len(arrays["scales"]) else None
                 return Chunk(Vectors(arrays["data"], scales), Neighbours(arrays["scores"], arrays["rows"]))
         except (BadZipFile, ValueError, KeyError, EOFError) as error:
             raise ArtifactError(
                 f"{self._file(number)} is damaged: {error}; remove it and give --resume"
             ) from error
-
-    def remove(self) -> None:
-        """Delete all chunks after the index was written."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:06}.npz"

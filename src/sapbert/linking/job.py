@@ -22,14 +22,13 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sapbert.artifacts import try_lock
 from sapbert.errors import ArtifactError, ConfigError, FormatError, SapbertError
 from sapbert.linking.candidate import Candidate
 from sapbert.linking.formats.linked_mention import RANK, LinkedMention
 from sapbert.linking.formats.writer import Batch, LinkWriter
 from sapbert.linking.input.mentions import MentionRow, MentionStream
 from sapbert.linking.linker import BATCH
-from sapbert.resumable import changed_values, refuse_interrupted, run_folder
+from sapbert.resumable import changed_values, locked_run, refuse_interrupted, run_folder
 
 Link = Callable[[Sequence[MentionRow]], Sequence[Sequence[Candidate]]]
 OnLinked = Callable[[int], None]
@@ -196,12 +195,10 @@ def _run_folder(target: Path, *, resume: bool, overwrite: bool) -> Iterator[Path
     if target.exists() and not overwrite:
         raise ArtifactError(f"{target} exists; choose another name or give --overwrite")
     folder = run_folder(target)
-    if is_interrupted(target):
-        refuse_interrupted(folder, resume=resume, overwrite=overwrite)
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        if os.name == "posix" and not try_lock(lock):
-            raise ArtifactError(f"{folder} is in use by another process; choose another name")
+    with locked_run(target):
+        if is_interrupted(target):
+            refuse_interrupted(folder, resume=resume, overwrite=overwrite)
+        folder.mkdir(exist_ok=True)
         if not resume:
             (folder / _STATE).unlink(missing_ok=True)
         try:
@@ -210,7 +207,7 @@ def _run_folder(target: Path, *, resume: bool, overwrite: bool) -> Iterator[Path
             if not (folder / _STATE).exists():
                 shutil.rmtree(folder)
             raise
-    shutil.rmtree(folder)
+        shutil.rmtree(folder)
 
 
 def _load_state(folder: Path, job: Mapping[str, Any]) -> JobState:

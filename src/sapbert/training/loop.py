@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -24,7 +24,7 @@ import torch
 from sapbert.artifacts import create, refuse_occupied
 from sapbert.gpu.random_state import seed_generators
 from sapbert.protocols import Encoder
-from sapbert.resumable import refuse_interrupted, run_folder
+from sapbert.resumable import locked_run, refuse_interrupted, run_folder
 from sapbert.training.checkpoints import Checkpoints
 from sapbert.training.delayed_metrics import DelayedMetrics
 from sapbert.training.distributed import any_process, process_group, sum_gradients, wait_for_all, world
@@ -53,16 +53,22 @@ def run_training(
     resume: bool,
     overwrite: bool,
     on_step: OnStep,
+    kind: str | None = None,
 ) -> None:
     """Train the objective that `start` returns and write the model, with all metrics, to `target`.
 
-    With `resume`, continue from the newest complete checkpoint of the interrupted run for `target`.
+    With `resume`, continue from the newest complete checkpoint of the interrupted run for `target`. An
+    artifact of another `kind` at `target` is refused before training.
     """
     folder = run_folder(target)
-    with process_group(device), _Interruption() as interruption:
+    with ExitStack() as stack:
+        stack.enter_context(process_group(device))
+        interruption = stack.enter_context(_Interruption())
         first = world()[0] == 0
         if first:
-            _refuse_occupied(target, folder, resume=resume, overwrite=overwrite)
+            stack.enter_context(locked_run(target))
+            refuse_occupied(target, overwrite=overwrite, kind=kind)
+            refuse_interrupted(folder, resume=resume, overwrite=overwrite)
         objective = start()
         if first and folder.exists() and not resume:
             # Only after the new run has loaded all its inputs without an error.
@@ -71,7 +77,7 @@ def run_training(
         run = _Run.of(objective, settings, device)
         with Checkpoints(folder, keep=settings.keep, in_background=device.type == "cuda") as checkpoints:
             done = run.restore(checkpoints.newest(objective.described))
-            with Metrics(folder / METRICS, after=done) if first else nullcontext() as metrics:
+            with Metrics(folder / METRICS, done=done) if first else nullcontext() as metrics:
                 run.loop(done, checkpoints, metrics, interruption, on_step)
                 figures = objective.finish()
                 if figures and metrics is not None:
@@ -232,8 +238,3 @@ def _reporter(metrics: Metrics | None, on_step: OnStep, total: int) -> Callable[
                 on_step(step, total, figures)
 
     return report
-
-
-def _refuse_occupied(target: Path, folder: Path, *, resume: bool, overwrite: bool) -> None:
-    refuse_occupied(target, overwrite=overwrite)
-    refuse_interrupted(folder, resume=resume, overwrite=overwrite)

@@ -11,9 +11,12 @@ from typing import Any, Self
 class Metrics:
     """Appends metrics to a file. A resumed run removes those of steps that it will repeat."""
 
-    def __init__(self, path: Path, *, after: int) -> None:
+    def __init__(self, path: Path, *, done: int) -> None:
+        """Keep the rows of `done` steps: one per step, because a second one is of the end of the run."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_metrics(path, [row for row in read_metrics(path) if row["step"] <= after])
+        # Without a checkpoint, also the measurement before the first step is repeated.
+        rows = {row["step"]: row for row in reversed(read_metrics(path)) if done and row["step"] <= done}
+        write_metrics(path, reversed(rows.values()))
         self._file = open(path, "a", encoding="utf-8")
 
     def add(self, step: int, figures: Mapping[str, float]) -> None:

@@ -29,7 +29,6 @@ def names_of(count: int, *, first: int = 0) -> list[Row]:
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_module, "ROWS_PER_CHUNK", 100)
-    monkeypatch.setattr(build_module, "ROWS_PER_CALL", 30)
     monkeypatch.setattr(ann, "BITS", 64)
 
 

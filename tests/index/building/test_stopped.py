@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,11 +65,11 @@ from sapbert.vocab.vocabulary import Vocabulary
 
 class Killed(NgramEncoder):
     def encode(self, names):
-        if len(self.encoded) > 450:
+        if len(self.encoded) >= 400:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().encode(names)
 
-build.ROWS_PER_CHUNK, build.ROWS_PER_CALL = 100, 30
+build.ROWS_PER_CHUNK = 100
 vocabulary, target = map(Path, sys.argv[1:])
 build.build_index(Vocabulary.open(vocabulary), Killed(), target, IndexSettings())
 """
@@ -149,6 +151,54 @@ def test_a_truncated_chunk_is_named(build: Build, vocabulary: Vocabulary, tmp_pa
         ArtifactError, match=r"index\.run/000001\.npz is damaged: .*; remove it and give --resume"
     ):
         build(vocabulary, resume=True)
+
+
+def test_a_chunk_of_another_build_is_refused(build: Build, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    for name in ("other", "index"):
+        encoder = DyingEncoder(SAMPLE_SIZE + 250, KeyboardInterrupt())
+        encoder.fingerprint = name
+        with pytest.raises(KeyboardInterrupt):
+            build(vocabulary, name, encoder=encoder)
+    chunks = run_folder(tmp_path / "other"), run_folder(tmp_path / "index")
+    (chunks[0] / "000001.npz").replace(chunks[1] / "000001.npz")
+    again = NgramEncoder()
+    again.fingerprint = "index"
+
+    with pytest.raises(ArtifactError, match=r"000001\.npz is damaged: it belongs to another build"):
+        build(vocabulary, encoder=again, resume=True)
+
+
+def test_a_second_build_of_the_same_index_is_refused(
+    build: Build, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    class Starting(NgramEncoder):
+        def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+            with pytest.raises(ArtifactError, match="index is being written by another process"):
+                build(vocabulary, overwrite=True)
+            return super().encode(names)
+
+    path = build(vocabulary, encoder=Starting())
+    assert {item.name for item in tmp_path.iterdir()} == {path.name, vocabulary.path.name}
+
+
+def test_a_build_killed_while_it_removes_its_chunks_can_be_repeated(
+    build: Build, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = shutil.rmtree
+
+    def killed(folder: Path, **options: Any) -> None:
+        if folder == run_folder(tmp_path / "index") and folder.exists():
+            assert [file.name for file in folder.iterdir()] == ["chunks.json"]
+            raise KeyboardInterrupt
+        remove(folder, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            build(vocabulary)
+
+    build(vocabulary, overwrite=True)
+    assert not run_folder(tmp_path / "index").exists()
 
 
 def test_a_folder_of_another_kind_is_not_emptied(

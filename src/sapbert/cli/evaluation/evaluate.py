@@ -105,7 +105,7 @@ def evaluate(
 
     targets = _targets(out, len(system.models))
     for target in targets:
-        refuse_occupied(target, overwrite=overwrite)
+        refuse_occupied(target, overwrite=overwrite, kind="evaluation")
     benchmark = open_evaluation_set(source.benchmark, dictionary=source.dictionary, prefix=source.prefix)
     runs = list(_runs(benchmark, source.split, system))
     for target, (model, ranker, run) in zip(targets, runs, strict=False):

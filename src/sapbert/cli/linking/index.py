@@ -62,7 +62,7 @@ def index(
     from sapbert.vocab.vocabulary import Vocabulary
 
     forbid_overwriting_input(output.out, vocabulary, encoder.model)
-    refuse_occupied(output.out, overwrite=output.overwrite)
+    refuse_occupied(output.out, overwrite=output.overwrite, kind="index")
     folder = run_folder(output.out)
     # Building checks this too, but only after the model is exported.
     refuse_interrupted(folder, resume=resume, overwrite=output.overwrite)

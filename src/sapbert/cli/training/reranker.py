@@ -57,7 +57,7 @@ def reranker(
     forbid_overwriting_input(output.out, index, mentions, base)
     device = local_device()
     # Training checks this too, but only after all mentions are linked.
-    refuse_occupied(output.out, overwrite=output.overwrite)
+    refuse_occupied(output.out, overwrite=output.overwrite, kind="reranker")
     dataset = _link(index, mentions, prefix, context_column, settings.candidates)
     with monitored(output) as on_step:
         train_reranker(

@@ -70,6 +70,7 @@ def train(
         resume=resume,
         overwrite=overwrite,
         on_step=on_step,
+        kind=KIND,
     )
 
 

@@ -77,6 +77,7 @@ def train_biosyn(
         resume=resume,
         overwrite=overwrite,
         on_step=on_step,
+        kind=KIND,
     )
 
 

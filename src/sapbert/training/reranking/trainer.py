@@ -64,6 +64,7 @@ def train_reranker(
         resume=resume,
         overwrite=overwrite,
         on_step=on_step,
+        kind=KIND,
     )
 
 
