@@ -10,12 +10,12 @@ import pytest
 
 from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.vocabulary import Vocabulary
-from sapbert.vocab.writer import write_vocabulary
+from sapbert.vocab.writer import FACTS, write_vocabulary
 from tests.index.ngrams import NgramEncoder as NgramEncoder
 
 Row = tuple[str, ...]
 """Concept, name and, optionally, source, language, rank."""
-Facts = Mapping[str, Sequence[tuple[str, str]]]
+Facts = Mapping[str, Sequence[tuple[str, ...]]]
 MakeVocabulary = Callable[..., Vocabulary]
 _COLUMNS = ["concept_id", "name", "source", "language", "rank"]
 
@@ -26,8 +26,7 @@ def write(path: Path, rows: Sequence[Row], facts: Facts | None = None) -> Vocabu
     with write_vocabulary(path, {}, inputs := InputReader(), overwrite=True) as writer:
         writer.add(pl.DataFrame(full, schema=_COLUMNS, orient="row"))
         for table, pairs in (facts or {}).items():
-            column = {"types": "type", "aliases": "alias"}[table]
-            writer.add_facts(table, pl.DataFrame(pairs, schema=["concept_id", column], orient="row"))
+            writer.add_facts(table, pl.DataFrame(pairs, schema=list(FACTS[table]), orient="row"))
     assert not inputs.skipped_rows
     return Vocabulary.open(path)
 

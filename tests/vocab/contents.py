@@ -13,7 +13,7 @@ from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import SPOOL, VocabularyWriter, write_vocabulary
 
 NameRow = tuple[str, str, int, str, str, str]
-FactRow = tuple[str, str]
+FactRow = tuple[str, ...]
 
 
 @dataclass
@@ -25,9 +25,11 @@ class Content:
     types: list[FactRow] = field(default_factory=list)
     xrefs: list[FactRow] = field(default_factory=list)
     aliases: list[FactRow] = field(default_factory=list)
+    parents: list[FactRow] = field(default_factory=list)
+    definitions: list[FactRow] = field(default_factory=list)
 
     def facts(self) -> dict[str, list[FactRow]]:
-        return {"types": self.types, "xrefs": self.xrefs, "aliases": self.aliases}
+        return {table: getattr(self, table) for table in module.FACTS}
 
 
 def name_frame(rows: list[NameRow]) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,10 @@ CHANGES: dict[str, Callable[[Content], Content]] = {
     "a type": lambda c: Content(c.names, c.late, [("ex:1", "T047")], c.xrefs, c.aliases),
     "an xref": lambda c: Content(c.names, c.late, c.types, [("ex:2", "mesh:D1")], c.aliases),
     "an alias": lambda c: Content(c.names, c.late, c.types, c.xrefs, [("ex:2", "old:77")]),
+    "a parent": lambda c: replace(c, parents=[("ex:1", "ex:2", "is_a")]),
+    "the relation to a parent": lambda c: replace(c, parents=[("ex:1", "ex:2", "part_of")]),
+    "a definition": lambda c: replace(c, definitions=[("ex:1", "A cough.", "en", "A")]),
+    "the language of a definition": lambda c: replace(c, definitions=[("ex:1", "A cough.", "de", "A")]),
     "a fact of another table": lambda c: Content(c.names, c.late, c.types, c.aliases, c.xrefs),
 }
 

@@ -19,6 +19,7 @@ from sapbert.vocab.readers.tabular import read_table
 from sapbert.vocab.settings import MergeSettings, OnError, Trust
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import write_vocabulary
+from tests.vocab.contents import Content, write
 
 Names = Iterable[tuple[str, str]]
 Links = Iterable[tuple[str, str]]
@@ -43,6 +44,41 @@ def vocabulary(
             writer.add_facts(table, pl.DataFrame(list(links), schema=schema, orient="row"))
         writer.type_labels.update({code: f"{code} of {name}" for _, code in types})
     return Vocabulary.open(folder / name)
+
+
+def test_parents_and_definitions_follow_their_concept(tmp_path: Path) -> None:
+    mesh = write(
+        tmp_path / "mesh",
+        Content(
+            [("mesh:D1", "Ear", 1, "en", "mesh", "exact"), ("mesh:D2", "Tin ear", 1, "en", "mesh", "exact")],
+            parents=[("mesh:D2", "mesh:D1", "broader")],
+        ),
+    )
+    mondo = write(
+        tmp_path / "mondo",
+        Content(
+            [(f"mondo:{n}", f"disease {n}", 1, "en", "mondo", "exact") for n in range(1, 5)],
+            parents=[
+                ("mondo:2", "mondo:1", "is_a"),
+                ("mondo:3", "mondo:2", "is_a"),
+                ("mondo:4", "mondo:2", "is_a"),
+            ],
+            definitions=[("mondo:2", "An ear of tin.", "en", "mondo")],
+        ),
+    )
+    links = xref_file(tmp_path, [("mondo:2", "mesh:D2"), ("mondo:4", "mesh:D2")])
+
+    merged, _ = merge(tmp_path, [mesh, mondo], [links], MergeSettings(trust="any"))
+
+    # The parent of mondo:4 is now the same concept, so that row is dropped.
+    assert merged.parent_links.collect().rows() == [
+        ("mesh:D2", "mesh:D1", "broader"),
+        ("mesh:D2", "mondo:1", "is_a"),
+        ("mondo:3", "mesh:D2", "is_a"),
+    ]
+    concept = merged.concept("mondo:2")
+    assert concept is not None
+    assert concept.definition == "An ear of tin."
 
 
 def xref_file(folder: Path, links: Links, name: str = "xrefs.tsv") -> Path:

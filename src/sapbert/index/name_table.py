@@ -13,16 +13,17 @@ disk; nothing is loaded into memory. `index.name_table_writer` writes the files:
 | `link_offsets.npy` | offsets (rows + 1) | where the links of each row start |
 | `link_concepts.npy`, `link_sources.npy` | int32 | a link: this source gives this concept this name |
 | `type_offsets.npy`, `type_numbers.npy` | offsets (concepts + 1), int32 | the types of each concept |
-| `words.json` | | the sources and types that the numbers stand for |
+| `words.json` | | the sources and types that the numbers stand for, and the labels of types |
 
 A text column is two files: `NAME.npy` (UTF-8) and `NAME_offsets.npy`. Offsets are int32 if that suffices.
+`index.concept_facts` describes the files with parents and definitions.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,8 @@ from numpy.typing import NDArray
 from sapbert.arrays import Offsets, Texts, damaged, map_numbers, map_offsets
 from sapbert.curies import canonical_prefix
 from sapbert.errors import ConfigError, suggestion
+from sapbert.hierarchy import Hierarchy
+from sapbert.index.concept_facts import open_definitions, open_hierarchy
 
 WORDS = "words.json"
 _MAX_SUGGESTED = 3
@@ -71,6 +74,12 @@ class NameTable:
     type_numbers: NDArray[np.int32]
     sources: tuple[str, ...]
     types: tuple[str, ...]
+    type_labels: Mapping[str, str]
+    """Type code → its label, if the source has one."""
+    hierarchy: Hierarchy
+    """The parents of each concept, by number."""
+    definitions: Texts | None
+    """Definition of each concept, empty if it has none.  # (concepts,)"""
 
     @classmethod
     def open(cls, folder: Path) -> NameTable:
@@ -102,6 +111,9 @@ class NameTable:
             type_numbers=type_numbers,
             sources=sources,
             types=types,
+            type_labels=words.get("type_labels", {}),
+            hierarchy=open_hierarchy(folder, len(concepts)),
+            definitions=open_definitions(folder, len(concepts)),
         )
 
     def __len__(self) -> int:

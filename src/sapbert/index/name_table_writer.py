@@ -15,6 +15,7 @@ import polars as pl
 
 from sapbert.arrays import ArrayWriter, TextsWriter, offset_type
 from sapbert.errors import SapbertError
+from sapbert.index.concept_facts import write_concept_facts
 from sapbert.index.name_table import WORDS, NameTable
 from sapbert.parallel import ordered_map
 from sapbert.vocab.text_columns import append_texts, fold_tidy_names
@@ -41,7 +42,9 @@ def write_name_table(vocabulary: Vocabulary, folder: Path, *, inverted: bool = T
     _write_texts(folder, "preferred", concepts["preferred"])
     _write_aliases(folder, vocabulary, concepts)
     types = _write_types(folder, vocabulary, concepts)
-    words = json.dumps({"sources": sources, "types": types}, ensure_ascii=False)
+    write_concept_facts(folder, vocabulary, concepts["concept_id"])
+    labels = {code: label for code, label in vocabulary.type_labels.items() if code in types}
+    words = json.dumps({"sources": sources, "types": types, "type_labels": labels}, ensure_ascii=False)
     (folder / WORDS).write_text(words + "\n", encoding="utf-8")
     return NameTable.open(folder)
 

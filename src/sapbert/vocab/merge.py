@@ -217,6 +217,9 @@ def _write(vocabularies: Sequence[Vocabulary], moves: pl.DataFrame, writer: Voca
             "aliases", _foreign(_with_heads(vocabulary.aliases, moved), "alias", moved).collect()
         )
         writer.add_facts("xrefs", _foreign(_with_heads(vocabulary.xrefs, moved), "xref", moved).collect())
+        parents = _with_heads(_with_heads(vocabulary.parent_links, moved), moved, "parent_id")
+        writer.add_facts("parents", parents.filter(pl.col("parent_id") != pl.col("concept_id")).collect())
+        writer.add_facts("definitions", _with_heads(vocabulary.definitions, moved).collect())
     for vocabulary in reversed(vocabularies):
         writer.type_labels.update(vocabulary.type_labels)
     writer.add_facts("aliases", moves.select(concept_id="head", alias="concept_id"))
@@ -248,9 +251,10 @@ def _ranked(names: pl.LazyFrame, rank: int) -> pl.LazyFrame:
     return names.with_columns(rank=pl.when("preferred").then(rank).otherwise(0).cast(pl.Int32))
 
 
-def _with_heads(rows: pl.LazyFrame, moved: pl.LazyFrame) -> pl.LazyFrame:
-    there = rows.join(moved, on="concept_id", how="left")
-    return there.with_columns(concept_id=pl.coalesce("head", "concept_id")).drop("head")
+def _with_heads(rows: pl.LazyFrame, moved: pl.LazyFrame, column: str = "concept_id") -> pl.LazyFrame:
+    """Replace concepts in `column` that became part of another by that other."""
+    there = rows.join(moved, left_on=column, right_on="concept_id", how="left")
+    return there.with_columns(pl.coalesce("head", column).alias(column)).drop("head")
 
 
 def _foreign(rows: pl.LazyFrame, column: str, moved: pl.LazyFrame) -> pl.LazyFrame:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import polars as pl
 from xxhash import xxh3_64_intdigest, xxh3_128
 
-from sapbert.vocab.settings import SCOPES
+from sapbert.vocab.settings import RELATIONS, SCOPES
 from sapbert.vocab.text_columns import map_categories
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
@@ -37,6 +37,17 @@ XREFS: Schema = {"concept_id": pl.String, "xref": pl.String}
 
 ALIASES: Schema = {"concept_id": pl.String, "alias": pl.String}
 """Other identifiers of the same concept: retired ones, and those of concepts merged into it."""
+
+PARENTS: Schema = {"concept_id": pl.String, "parent_id": pl.String, "relation": pl.Enum(RELATIONS)}
+"""The concepts directly above a concept, as the source says: cycles and unknown parents are kept."""
+
+DEFINITIONS: Schema = {
+    "concept_id": pl.String,
+    "text": pl.String,
+    "language": pl.String,
+    "source": pl.String,
+}
+"""Definitions of a concept, one line each."""
 
 
 class HashInput(NamedTuple):

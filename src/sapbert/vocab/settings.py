@@ -16,6 +16,8 @@ Trust = Literal["one-to-one", "any"]
 """Which cross-references join concepts: one-to-one references between two vocabularies, or all."""
 SCOPES = ("exact", "related", "narrow", "broad")
 """How a name relates to its concept, in OBO's terms; `exact` if the source does not say."""
+RELATIONS = ("is_a", "part_of", "broader")
+"""How a concept relates to its parent; `broader` if the source does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,19 @@ needs, whatever the size. Concepts become Python objects one at a time, on reque
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
 from sapbert.artifacts import Manifest, load_manifest
 from sapbert.curies import parse_curie
+from sapbert.errors import SapbertError
+from sapbert.hierarchy import Hierarchy
 from sapbert.text import fold
+from sapbert.vocab.hierarchy import ConceptHierarchy
 from sapbert.vocab.text_columns import fold_tidy_names
 from sapbert.vocab.writer import KIND, TABLES
 
@@ -31,6 +35,15 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
+class Definition:
+    """One definition of a concept."""
+
+    text: str
+    language: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Concept:
     """One concept with everything that a vocabulary says about it."""
 
@@ -40,6 +53,15 @@ class Concept:
     types: tuple[str, ...]
     xrefs: tuple[str, ...]
     aliases: tuple[str, ...]
+    parents: tuple[str, ...] = ()
+    """Identifiers of the concepts directly above, as the source says; some may not be in the vocabulary."""
+    definitions: tuple[Definition, ...] = ()
+    """English definitions first."""
+
+    @property
+    def definition(self) -> str | None:
+        """The definition to display."""
+        return self.definitions[0].text if self.definitions else None
 
     @property
     def preferred_name(self) -> str:
@@ -47,7 +69,7 @@ class Concept:
         return self.names[0].text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Vocabulary:
     """The vocabulary artifact at `path`."""
 
@@ -73,28 +95,70 @@ class Vocabulary:
     @property
     def names(self) -> pl.LazyFrame:
         """`schema.NAMES`; the rows of a concept are adjacent."""
-        return self._table("names")
+        return self.table("names")
 
     @property
     def types(self) -> pl.LazyFrame:
         """`schema.TYPES`."""
-        return self._table("types")
+        return self.table("types")
 
     @property
     def xrefs(self) -> pl.LazyFrame:
         """`schema.XREFS`."""
-        return self._table("xrefs")
+        return self.table("xrefs")
 
     @property
     def aliases(self) -> pl.LazyFrame:
         """`schema.ALIASES`."""
-        return self._table("aliases")
+        return self.table("aliases")
+
+    @property
+    def parent_links(self) -> pl.LazyFrame:
+        """`schema.PARENTS`."""
+        return self.table("parents")
+
+    @property
+    def definitions(self) -> pl.LazyFrame:
+        """`schema.DEFINITIONS`."""
+        return self.table("definitions")
+
+    @cached_property
+    def hierarchy(self) -> ConceptHierarchy:
+        """The parents of all concepts as a graph; takes a second or two for UMLS."""
+        ids = self.names.select(pl.col("concept_id").rle().struct.field("value")).collect().to_series()
+        return ConceptHierarchy.of(ids, self.parent_links.collect(), self.aliases.collect())
+
+    def parents(self, id: str) -> tuple[str, ...]:
+        """Return the concepts directly above a concept; empty if there are none."""
+        return self._related(id, Hierarchy.parents)
+
+    def children(self, id: str) -> tuple[str, ...]:
+        """Return the concepts directly below a concept."""
+        return self._related(id, Hierarchy.children)
+
+    def ancestors(self, id: str) -> tuple[str, ...]:
+        """Return all concepts above a concept, nearest first."""
+        return self._related(id, Hierarchy.ancestors)
+
+    def descendants(self, id: str) -> tuple[str, ...]:
+        """Return all concepts below a concept, nearest first."""
+        return self._related(id, Hierarchy.descendants)
+
+    def _related(self, id: str, function: Callable[[Hierarchy, int], list[int]]) -> tuple[str, ...]:
+        curie = parse_curie(id) or ""
+        number = self.hierarchy.number(curie)
+        if number is None and (owner := self._owner(curie)) is not None:
+            number = self.hierarchy.number(owner)
+        if number is None:
+            raise SapbertError(f"{self.path} has no concept {id!r}")
+        return self.hierarchy.identifiers(function(self.hierarchy.graph, number))
 
     def parts(self, table: str = "names") -> list[Path]:
         """The Parquet files of a table in order; none cuts a concept in two."""
         return sorted(self.path / file for file in self.manifest.files if file.startswith(f"{table}/"))
 
-    def _table(self, table: str) -> pl.LazyFrame:
+    def table(self, table: str) -> pl.LazyFrame:
+        """A table of `writer.TABLES`; empty if the artifact does not have it."""
         parts = self.parts(table)
         return pl.scan_parquet(parts) if parts else pl.LazyFrame(schema=TABLES[table])
 
@@ -105,8 +169,13 @@ class Vocabulary:
             return None
         if (concept := self._concept(curie)) is not None:
             return concept
-        owners = self.aliases.filter(pl.col("alias") == curie).collect()["concept_id"]
-        return None if owners.is_empty() else self._concept(owners[0])
+        owner = self._owner(curie)
+        return None if owner is None else self._concept(owner)
+
+    def _owner(self, alias: str) -> str | None:
+        """Return the concept of an alias."""
+        owners = self.aliases.filter(pl.col("alias") == alias).collect()["concept_id"]
+        return None if owners.is_empty() else str(owners[0])
 
     def _concept(self, curie: str) -> Concept | None:
         rows = self.names.filter(pl.col("concept_id") == curie).collect()
@@ -122,7 +191,16 @@ class Vocabulary:
             self._facts(self.types, curie),
             self._facts(self.xrefs, curie),
             self._facts(self.aliases, curie),
+            self._facts(
+                self.parent_links.select("concept_id", "parent_id").unique().sort("parent_id"), curie
+            ),
+            self._definitions(curie),
         )
+
+    def _definitions(self, curie: str) -> tuple[Definition, ...]:
+        rows = self.definitions.filter(pl.col("concept_id") == curie).drop("concept_id")
+        ordered = rows.sort(pl.col("language") != "en", "language", "source", "text").collect()
+        return tuple(Definition(*row) for row in ordered.iter_rows())
 
     def find(self, name: str) -> list[Concept]:
         """Return every concept with a name that folds like `name`."""
@@ -143,7 +221,8 @@ class Vocabulary:
 
     @staticmethod
     def _facts(table: pl.LazyFrame, curie: str) -> tuple[str, ...]:
-        return tuple(table.filter(pl.col("concept_id") == curie).drop("concept_id").collect().to_series())
+        rows = table.filter(pl.col("concept_id") == curie).drop("concept_id").collect()
+        return tuple(rows.to_series().unique(maintain_order=True))
 
 
 def _count(table: pl.LazyFrame, column: str, most: int) -> dict[str, int]:

@@ -24,12 +24,15 @@ from numpy.typing import NDArray
 from sapbert.artifacts import Draft, create, fingerprint_of
 from sapbert.errors import SapbertError
 from sapbert.parallel import ordered_map
+from sapbert.vocab.hierarchy import ConceptHierarchy
 from sapbert.vocab.input_files import InputReader
 from sapbert.vocab.names_by_concept import NamesByConcept, regroup_by_concept, run_starts
 from sapbert.vocab.parquet import polars_os_errors
 from sapbert.vocab.schema import (
     ALIASES,
+    DEFINITIONS,
     NAMES,
+    PARENTS,
     TYPES,
     XREFS,
     HashInput,
@@ -59,7 +62,9 @@ _NAME: Schema = {
 }
 SPOOL: Schema = {"concept_id": pl.String, **_NAME}
 """Columns that readers add. Per concept and language, the name of highest rank above 0 is preferred."""
-FACTS: Mapping[str, Schema] = {"types": TYPES, "xrefs": XREFS, "aliases": ALIASES}
+OPTIONAL: Mapping[str, Schema] = {"parents": PARENTS, "definitions": DEFINITIONS}
+"""Tables that older vocabularies do not have; they are part of the fingerprint only if they have rows."""
+FACTS: Mapping[str, Schema] = {"types": TYPES, "xrefs": XREFS, "aliases": ALIASES, **OPTIONAL}
 TABLES: Mapping[str, Schema] = {"names": NAMES, **FACTS}
 
 
@@ -131,8 +136,14 @@ class VocabularyWriter:
         self._late.append(_tidy(_conform(names, SPOOL)))
 
     def add_facts(self, table: str, rows: pl.DataFrame) -> None:
-        """Add rows to `types`, `xrefs` or `aliases`; rows of concepts without names are dropped."""
-        self._facts[table].append(rows.select(list(FACTS[table])).drop_nulls())
+        """Add rows to one of `FACTS`; rows of concepts without names are dropped."""
+        conform = rows.select(pl.col(column).cast(dtype) for column, dtype in FACTS[table].items())
+        self._facts[table].append(conform.drop_nulls())
+
+    def add_definitions(self, rows: pl.DataFrame) -> None:
+        """Add `schema.DEFINITIONS`; texts are tidied, and empty ones dropped."""
+        tidy = rows.with_columns(tidy_names(rows["text"]))
+        self.add_facts("definitions", tidy.filter(pl.col("text") != ""))
 
     def count(self, what: str, number: int) -> None:
         """Add to a count of the report."""
@@ -144,23 +155,24 @@ class VocabularyWriter:
         facts = {table: _sorted_by_concept(frames) for table, frames in self._facts.items()}
         tables = {name: _TableWriter(self._draft, name, schema) for name, schema in TABLES.items()}
 
-        def write_part(numbered: tuple[int, NamesByConcept]) -> tuple[int, dict[str, HashInput]]:
+        def write_part(numbered: tuple[int, NamesByConcept]) -> tuple[pl.Series, dict[str, HashInput]]:
             number, piece = numbered
             grouped = _sorted_and_marked(_with_late_names(piece, late))
             rows = {"names": grouped.with_ids().select(list(NAMES))}
             rows |= {table: _facts_of(grouped.ids, frame) for table, frame in facts.items()}
-            return len(grouped.ids), {name: tables[name].write(number, part) for name, part in rows.items()}
+            return grouped.ids, {name: tables[name].write(number, part) for name, part in rows.items()}
 
-        total = 0
+        ids = [pl.Series(dtype=pl.String)]
         parts = enumerate(regroup_by_concept(self._take_spool(), ROWS_PER_PART))
         for concepts, written in ordered_map(write_part, parts):
-            total += concepts
+            ids.append(concepts)
             for name, part in written.items():
                 tables[name].digest.update(part)
         self._spool.rmdir()
-        rows = {name: table.digest.rows for name, table in tables.items()}
-        if not rows["names"]:
+        tables = {name: table for name, table in tables.items() if table.digest.rows or name not in OPTIONAL}
+        if not tables["names"].digest.rows:
             raise SapbertError("no names to write; is a filter too narrow?")
+        self._count_hierarchy(pl.concat(ids), facts["parents"], facts["aliases"])
         if inputs.skipped_rows:
             self.count("bad rows skipped", inputs.skipped_rows)
         self._draft.seal(
@@ -168,12 +180,27 @@ class VocabularyWriter:
             fingerprint=fingerprint_of({name: table.digest.hexdigest() for name, table in tables.items()}),
             settings=settings,
             inputs=inputs.checksums,
-            counts={"concepts": total, **rows, **self.counts},
+            counts={
+                "concepts": sum(map(len, ids)),
+                **{name: table.digest.rows for name, table in tables.items()},
+                **self.counts,
+            },
             details={
                 "type_labels": dict(sorted(self.type_labels.items())),
                 "skipped": inputs.skipped_examples,
             },
         )
+
+    def _count_hierarchy(self, ids: pl.Series, parents: pl.DataFrame, aliases: pl.DataFrame) -> None:
+        """Report what is unusual about the parents; nothing is dropped."""
+        if parents.is_empty():
+            return
+        hierarchy = ConceptHierarchy.of(ids, parents, aliases)
+        roots, orphans, in_cycles = hierarchy.graph.counts()
+        self.count("roots", roots)
+        self.count("concepts without parents and children", orphans)
+        self.count("parents that are not in the vocabulary", hierarchy.missing)
+        self.count("concepts in cycles of parents", in_cycles)
 
     def _take_spool(self) -> Iterator[NamesByConcept]:
         """Yield the spool sorted by concept, freeing each piece."""
@@ -250,7 +277,7 @@ def _facts_of(ids: pl.Series, facts: pl.DataFrame) -> pl.DataFrame:
     # Both are sorted; `join_asof` takes a third of the time of a semi-join.
     near = _rows_between(ids, facts).join_asof(concepts, on="concept_id", check_sortedness=False)
     about = near.filter(pl.col("matched") == pl.col("concept_id")).drop("matched")
-    concept, fact = about
+    concept, fact = about.get_columns()[:2]
     if ((concept == concept.shift()) & (fact <= fact.shift())).any():
         return about.unique().sort(about.columns)
     return about
