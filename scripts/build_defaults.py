@@ -27,7 +27,8 @@ import polars as pl
 
 from sapbert.artifacts import Manifest, create, load_manifest
 from sapbert.defaults import CALIBRATION, VARIABLE
-from sapbert.encoder.onnx import OnnxEncoder, checksum
+from sapbert.encoder.exported import checksum
+from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.index.build import build_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.linking.calibration.fit import calibrate

@@ -179,15 +179,14 @@ def build_index(
         >>> linker.link(["heart atack"])[0][0].preferred_name
         'Myocardial Infarction'
     """
-    from sapbert.encoder.onnx import OnnxEncoder
-    from sapbert.encoder.open import exported_folder
+    from sapbert.encoder.open import exported_folder, open_exported
     from sapbert.index.build import build_index
     from sapbert.index.settings import IndexSettings
     from sapbert.linking.linker import Linker
 
     settings = settings or IndexSettings()
     with exported_folder(str(model), Path(out)) as folder:
-        encoder = OnnxEncoder.open(folder, threads=threads)
+        encoder = open_exported(folder, threads=threads)
         weight = encoder.sparse_weight if settings.hybrid is not False else 0.0
         build_index(
             _vocabulary(vocabulary),

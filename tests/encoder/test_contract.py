@@ -1,4 +1,4 @@
-"""Properties of every encoder, in torch and in ONNX."""
+"""Properties of every encoder: torch, ONNX and flash."""
 
 from __future__ import annotations
 
@@ -10,19 +10,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapbert.encoder import onnx, transformer
+from sapbert.encoder.flash import encoder as flash
+from sapbert.encoder.flash.encoder import FlashEncoder
 from sapbert.encoder.forward import BatchLimits
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.protocols import Encoder
 from tests.encoder.conftest import POOLINGS, Exported
+from tests.encoder.flash.tiny_flash import write_tiny_flash
 from tests.encoder.tiny import WIDTH, WORDS
 
-AnyEncoder = TransformerEncoder | OnnxEncoder
+AnyEncoder = TransformerEncoder | OnnxEncoder | FlashEncoder
 NAMES = ["heart attack", "", "acute renal failure of the heart", "fever", "感冒", "   ", "e", "fever"]
 
 
-@pytest.fixture(scope="module", params=["torch", "fp32", "int8"])
-def encoder(request: pytest.FixtureRequest, exported: Callable[[str], Exported]) -> AnyEncoder:
+@pytest.fixture(scope="module", params=["torch", "fp32", "int8", "flash"])
+def encoder(
+    request: pytest.FixtureRequest,
+    exported: Callable[[str], Exported],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AnyEncoder:
+    if request.param == "flash":
+        folder = tmp_path_factory.mktemp("flash")
+        write_tiny_flash(folder, dimension=WIDTH)
+        return FlashEncoder.open(folder, threads=2)
     folders = exported("bert")
     if request.param == "torch":
         return TransformerEncoder.open(folders.model, pooling=POOLINGS["bert"], max_length=60, device="cpu")
@@ -55,7 +66,7 @@ def test_small_windows_and_batches_keep_the_order(
 ) -> None:
     names = [f"{WORDS[i % 20]} {' '.join(WORDS[: i % 7])}" for i in range(100)]
     whole = encoder.encode(names)
-    for module in (transformer, onnx):
+    for module in (transformer, onnx, flash):
         monkeypatch.setattr(module, "_WINDOW", 7)
     monkeypatch.setattr(onnx, "_BATCH_TOKENS", 11)
     monkeypatch.setattr(transformer, "inference_limits", lambda device: BatchLimits(tokens=11, names=3))
@@ -67,7 +78,7 @@ def test_progress_counts_distinct_names_to_the_end(
     encoder: AnyEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[int, int]] = []
-    for module in (transformer, onnx):
+    for module in (transformer, onnx, flash):
         monkeypatch.setattr(module, "_WINDOW", 2)
     encoder.encode(["a", "b", "a", "c"], on_progress=lambda done, total: told.append((done, total)))
     assert told == [(2, 3), (3, 3)]

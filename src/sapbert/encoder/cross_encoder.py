@@ -118,7 +118,8 @@ class CrossEncoder:
     @classmethod
     def open(cls, folder: Path | str, *, threads: int | None = None) -> CrossEncoder:
         """Open a reranker written by `sapbert export`; `threads` defaults to all cores."""
-        from sapbert.encoder.onnx import OnnxEncoder, is_exported
+        from sapbert.encoder.exported import is_exported
+        from sapbert.encoder.onnx import OnnxEncoder
 
         path = Path(folder).expanduser()
         load_manifest(path, kind=KIND)

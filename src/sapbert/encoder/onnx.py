@@ -1,9 +1,5 @@
 """Encode names with ONNX Runtime: no torch, a small install and a quick start.
 
-Only folders written by `sapbert export` are opened. Many model folders on the hub have an `onnx/` too, but do
-not say how its vectors are pooled or which weights it has. Our folder lists the checksum of each file in
-`sapbert.json`, and any other folder is refused.
-
 The graph was optimized when it was exported and is run unchanged: ONNX Runtime's optimizer would fuse
 additions and layer norms into one operation that takes four times as long on a CPU. Each batch is computed by
 one thread: several threads in one batch would wait for each other at every operation.
@@ -11,7 +7,6 @@ one thread: several threads in one batch would wait for each other at every oper
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -27,6 +22,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from sapbert.artifacts import fingerprint_of
+from sapbert.encoder.exported import check_files, read_exported
 from sapbert.encoder.model_folder import SAPBERT_FILE
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.tokens.batching import (
@@ -96,35 +92,15 @@ def write_description(folder: Path, description: Description) -> None:
     (folder / SAPBERT_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def is_exported(folder: Path) -> bool:
-    """Return whether `sapbert export` wrote `folder`; other model folders may have an `onnx/` too."""
-    file = folder / SAPBERT_FILE
-    try:
-        return file.is_file() and "files" in json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        return True  # opening it reports the damage
-
-
 def read_description(folder: Path) -> Description:
     """Read `sapbert.json` of an exported encoder; other folders are refused."""
-    if not folder.is_dir():
-        raise ArtifactError(f"{folder}: no such folder")
-    file = folder / SAPBERT_FILE
+    content = read_exported(folder)
     try:
-        content = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        if "files" not in content:
-            raise ArtifactError(
-                f"{folder}: not an exported encoder; export it first: sapbert export {folder} -o OUT"
-            )
         return Description(**{**content, "pooling": Pooling(content["pooling"])})
     except (ValueError, TypeError, LookupError) as error:
-        raise ArtifactError(f"{file} is damaged: {error}; export the encoder again") from error
-
-
-def checksum(file: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with open(file, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        raise ArtifactError(
+            f"{folder / SAPBERT_FILE} is damaged: {error}; export the encoder again"
+        ) from error
 
 
 class OnnxEncoder:
@@ -169,7 +145,7 @@ class OnnxEncoder:
             available = ", ".join(name for name, file in GRAPHS.items() if file in exported.files)
             raise ConfigError(f"{folder}: no variant {variant}; available: {available}")
         description = exported.of(variant)
-        _check_files(folder, description, verify=verify)
+        check_files(folder, description.files, verify=verify)
         tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
         session = _start_session(folder / GRAPHS[variant])
         return cls(folder, description, tokenizer, session, threads=threads or usable_cores())
@@ -251,16 +227,6 @@ class OnnxEncoder:
             0
         ]
         return vectors
-
-
-def _check_files(folder: Path, description: Description, *, verify: bool) -> None:
-    for name, digest in description.files.items():
-        if not (folder / name).is_file():
-            raise ArtifactError(f"{folder} is damaged: {name} is missing; export the encoder again")
-        if verify and checksum(folder / name) != digest:
-            raise ArtifactError(
-                f"{folder} is damaged: {name} does not match its checksum; export the encoder again"
-            )
 
 
 def _start_session(graph: Path) -> onnxruntime.InferenceSession:

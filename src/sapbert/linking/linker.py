@@ -101,7 +101,7 @@ class Linker:
         is not used with a `reranker`.
         """
         # Imported here: a caller with its own encoder and index needs none of these.
-        from sapbert.encoder.onnx import OnnxEncoder
+        from sapbert.encoder.open import open_exported
         from sapbert.index.folder import ENCODER, encoder_of_index, open_index
         from sapbert.linking.hybrid import open_hybrid, require_ngrams
 
@@ -117,7 +117,7 @@ class Linker:
             weight = float(manifest.settings.get("sparse_weight", 0.0))
         search = open_hybrid(index, folder, weight) if weight else DenseSearch(index)
         encoder_folder = bundled_folder("encoder") if bundled else folder / ENCODER
-        encoder = OnnxEncoder.open(encoder_folder, threads=threads)
+        encoder = open_exported(encoder_folder, threads=threads)
         return cls(
             encoder_of_index(folder, manifest, encoder),
             search,

@@ -55,8 +55,7 @@ def index(
     in OUT.run; --resume continues from it.
     """
     from sapbert.artifacts import refuse_occupied
-    from sapbert.encoder.onnx import OnnxEncoder
-    from sapbert.encoder.open import exported_folder
+    from sapbert.encoder.open import exported_folder, open_exported
     from sapbert.index.build import build_index
     from sapbert.resumable import refuse_interrupted, run_folder
     from sapbert.vocab.vocabulary import Vocabulary
@@ -69,11 +68,11 @@ def index(
     opened = Vocabulary.open(vocabulary)
     try:
         with exported_folder(encoder.model, output.out) as exported, progress_bar("names") as progress:
-            onnx = OnnxEncoder.open(exported, threads=encoder.threads, variant=encoder.variant)
-            weight = onnx.sparse_weight if settings.hybrid is not False else 0.0
+            names_to_vectors = open_exported(exported, threads=encoder.threads, variant=encoder.variant)
+            weight = names_to_vectors.sparse_weight if settings.hybrid is not False else 0.0
             manifest = build_index(
                 opened,
-                onnx,
+                names_to_vectors,
                 output.out,
                 replace(settings, hybrid=bool(settings.hybrid or weight), sparse_weight=weight),
                 update=update,

@@ -62,7 +62,7 @@ def export(
     Writes an fp32 and an int8 variant.
     """
     from sapbert.defaults import resolve_default
-    from sapbert.encoder.onnx import is_exported
+    from sapbert.encoder.exported import is_exported
 
     forbid_overwriting_input(output.out, model)
     options = bool(pooling or max_length or benchmark)

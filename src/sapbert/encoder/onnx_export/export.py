@@ -31,6 +31,7 @@ from transformers.masking_utils import eager_mask
 from sapbert.artifacts import Manifest, create, load_manifest
 from sapbert.encoder.cross_encoder import ENCODER, read_head, write_head
 from sapbert.encoder.cross_encoder import KIND as RERANKER
+from sapbert.encoder.exported import checksum, is_exported
 from sapbert.encoder.model_folder import quiet_transformers
 from sapbert.encoder.onnx import (
     GRAPHS,
@@ -40,9 +41,7 @@ from sapbert.encoder.onnx import (
     Description,
     OnnxEncoder,
     Variant,
-    checksum,
     files_of,
-    is_exported,
     write_description,
 )
 from sapbert.encoder.onnx_export.quantize import quantize
