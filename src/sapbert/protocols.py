@@ -66,6 +66,10 @@ class RerankRequest:
     """Their scores in the search."""
     context: str = ""
     """Text around the mention, such as its sentence; empty if unknown."""
+    kinds: tuple[str, ...] = ()
+    """Kind of each name, such as `abbreviation`; empty if unknown."""
+    counts: tuple[int, ...] = ()
+    """How often each name, if it is an abbreviation, has this meaning in text; empty if unknown."""
 
 
 class Reranker(Protocol):

@@ -1,0 +1,1 @@
+"""The fusion ranker: orders the first candidates of a mention by many cheap features."""
