@@ -14,15 +14,15 @@ from sapbert.vocab.writer import FACTS, write_vocabulary
 from tests.index.ngrams import NgramEncoder as NgramEncoder
 
 Row = tuple[str, ...]
-"""Concept, name and, optionally, source, language, rank."""
+"""Concept, name and, optionally, source, language, rank, kind, count."""
 Facts = Mapping[str, Sequence[tuple[str, ...]]]
 MakeVocabulary = Callable[..., Vocabulary]
-_COLUMNS = ["concept_id", "name", "source", "language", "rank"]
+_COLUMNS = ["concept_id", "name", "source", "language", "rank", "kind", "count"]
 
 
 def write(path: Path, rows: Sequence[Row], facts: Facts | None = None) -> Vocabulary:
     """Write a vocabulary of `rows` and, by table, its facts."""
-    full = [(*row, *("", "en", "0")[len(row) - 2 :]) for row in rows]
+    full = [(*row, *("", "en", "0", "", "0")[len(row) - 2 :]) for row in rows]
     with write_vocabulary(path, {}, inputs := InputReader(), overwrite=True) as writer:
         writer.add(pl.DataFrame(full, schema=_COLUMNS, orient="row"))
         for table, pairs in (facts or {}).items():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import defaultdict
@@ -329,3 +330,77 @@ print(NameTable.open(Path(sys.argv[1])).rows_of(["cold"]))
 def _written(rows: list[Row], factory: pytest.TempPathFactory) -> tuple[Vocabulary, Path]:
     folder = factory.mktemp("entries")
     return write(folder / "vocabulary", rows), folder
+
+
+KINDS: list[Row] = [
+    ("x:1", "Rheumatoid arthritis", "M", "en", "1"),
+    ("x:1", "ra", "A", "en", "0", "abbreviation", "900"),
+    ("x:1", "artritis reumatoide", "O", "es", "1", "translation"),
+    ("x:2", "Refractory anemia", "M", "en", "1"),
+    ("x:2", "RA", "A", "en", "0", "abbreviation", "70"),
+    ("x:3", "RA", "M", "en", "1"),
+    ("x:3", "ra", "A", "en", "0", "abbreviation", "5"),
+]
+
+
+@pytest.fixture
+def with_kinds(vocabulary_of: MakeVocabulary, folder: Path) -> NameTable:
+    return write_name_table(vocabulary_of(KINDS), folder)
+
+
+def test_a_link_has_the_kind_and_count_of_its_name(with_kinds: NameTable) -> None:
+    [row] = with_kinds.rows_of(["ra"]).tolist()
+    span = with_kinds.links_of(row)
+
+    assert with_kinds.link_counts[span].tolist() == [900, 70, 0, 5]
+    assert [with_kinds.kind_of(row, concept) for concept in range(3)] == ["abbreviation", "abbreviation", ""]
+
+
+def test_a_row_has_the_spelling_of_the_vocabulary_itself_before_that_of_added_names(
+    with_kinds: NameTable,
+) -> None:
+    assert with_kinds.texts[int(with_kinds.rows_of(["ra"])[0])] == "RA"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kept"),
+    [(["own"], 3), (["abbreviation"], 3), (["own", "translation"], 4), ([], 7)],
+)
+def test_names_can_be_filtered_by_kind(with_kinds: NameTable, kinds: list[str], kept: int) -> None:
+    selection = with_kinds.select(kinds=kinds)
+    assert (len(with_kinds.link_kinds) if selection is None else int(selection.links.sum())) == kept
+
+
+def test_a_kind_that_the_index_does_not_have_is_refused(with_kinds: NameTable) -> None:
+    with pytest.raises(ConfigError, match=r"no kind 'brand'; it has own, abbreviation, translation"):
+        with_kinds.select(kinds=["brand"])
+
+
+def test_a_concept_has_a_preferred_name_in_a_language(with_kinds: NameTable) -> None:
+    rows = with_kinds.preferred_rows("es").tolist()
+    assert [row if row < 0 else with_kinds.texts[row] for row in rows] == ["artritis reumatoide", -1, -1]
+
+
+def test_one_name_in_two_languages_has_both(vocabulary_of: MakeVocabulary, folder: Path) -> None:
+    rows: list[Row] = [("x:1", "asma", "O", "es", "1"), ("x:1", "asma", "O", "it", "1")]
+    name_table = write_name_table(vocabulary_of(rows), folder)
+    assert [name_table.preferred_rows(language).tolist() for language in ("es", "it")] == [[0], [0]]
+
+
+def test_an_index_without_kinds_and_languages_opens(with_kinds: NameTable, folder: Path) -> None:
+    words = json.loads((folder / "words.json").read_text(encoding="utf-8"))
+    del words["kinds"], words["languages"]
+    (folder / "words.json").write_text(json.dumps(words), encoding="utf-8")
+    for name in ("kinds", "languages", "preferred", "counts"):
+        (folder / f"link_{name}.npy").unlink()
+
+    older = NameTable.open(folder)
+
+    assert older.kinds == older.languages == ("",)
+    assert older.kind_of(int(older.rows_of(["ra"])[0]), 0) == ""
+    assert not older.link_counts.any()
+
+
+def test_counts_take_no_space_if_a_vocabulary_has_none(name_table: NameTable, folder: Path) -> None:
+    assert not (folder / "link_counts.npy").exists()
+    assert not name_table.link_counts.any()

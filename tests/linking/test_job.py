@@ -340,8 +340,9 @@ def test_parquet_output_keeps_the_types_of_a_parquet_input(tmp_path: Path) -> No
 
     assert pl.read_parquet_schema(tmp_path / "typed.parquet") | {} == {
         "n": pl.Int16, "x": pl.List(pl.Float32), "mention": pl.String, "rank": pl.Int32,
-        "concept_id": pl.String, "preferred_name": pl.String, "matched_name": pl.String, "score": pl.Float64,
-        "confidence": pl.Float64, "matched_by": pl.String, "rerank_score": pl.Float64,
+        "concept_id": pl.String, "preferred_name": pl.String, "matched_name": pl.String,
+        "name_kind": pl.String, "score": pl.Float64, "confidence": pl.Float64, "matched_by": pl.String,
+        "rerank_score": pl.Float64,
     }  # fmt: skip
     first = pl.read_parquet(tmp_path / "text.parquet").row(0, named=True)
     assert (first["n"], json.loads(first["x"]), first["concept_id"]) == ("1", [1.5], "x:1")

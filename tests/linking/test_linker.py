@@ -61,6 +61,22 @@ def test_the_concepts_of_an_ambiguous_name_are_ordered_by_identifier(linker: Lin
     assert answer[2].matched_by == "dense"
 
 
+def test_a_candidate_has_the_kind_of_its_matched_name(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        ("x:1", "hypertension", "M", "en", "1"),
+        ("x:1", "htn", "A", "en", "0", "abbreviation", "9"),
+        ("x:1", "high blood pressure", "L", "en", "0", "lay"),
+        ("x:2", "hip", "M", "en", "1"),
+    ]
+    linker = bench_of(tmp_path, rows, None, NgramEncoder(256)).linker
+
+    [exact], [near] = linker.link(["HTN", "hih blood presure"], k=1)
+    [own] = linker.link(["htn"], k=1, settings=LinkSettings(kinds=("own",)))[0]
+
+    assert (exact.name_kind, near.name_kind) == ("abbreviation", "lay")
+    assert (own.matched_by, own.name_kind) == ("dense", "")
+
+
 def test_without_exact_all_candidates_come_from_the_encoder(linker: Linker) -> None:
     [answer] = linker.link(["cold"], k=2, settings=LinkSettings(exact=False))
 

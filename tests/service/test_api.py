@@ -342,6 +342,8 @@ def test_the_version_describes_linkers_and_limits(client: TestClient) -> None:
         "concepts": 4,
         "prefixes": ["hp", "mesh"],
         "sources": ["HPO", "MSH", "NCI"],
+        "kinds": ["own"],
+        "languages": ["en"],
         "types": ["T033", "T047", "T184"],
         "calibrated": False,
     }

@@ -9,11 +9,13 @@ import polars as pl
 
 from sapbert.vocab import writer as module
 from sapbert.vocab.input_files import InputReader
+from sapbert.vocab.schema import OPTIONAL_COLUMNS
 from sapbert.vocab.vocabulary import Vocabulary
 from sapbert.vocab.writer import SPOOL, VocabularyWriter, write_vocabulary
 
 NameRow = tuple[str, str, int, str, str, str]
 FactRow = tuple[str, ...]
+_COLUMNS = {name: dtype for name, dtype in SPOOL.items() if name not in OPTIONAL_COLUMNS}
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Content:
 
 
 def name_frame(rows: list[NameRow]) -> pl.DataFrame:
-    return pl.DataFrame(rows, SPOOL, orient="row")
+    return pl.DataFrame(rows, _COLUMNS, orient="row")
 
 
 def add(writer: VocabularyWriter, content: Content) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from sapbert.vocab.input_files import InputReader
@@ -68,3 +69,14 @@ def test_the_fingerprint_does_not_depend_on_settings_path_or_skipped_rows(tmp_pa
 def test_the_fingerprint_of_given_content_never_changes(tmp_path: Path) -> None:
     """If this must change, other artifacts no longer match theirs: raise `artifacts.FORMAT` too."""
     assert write(tmp_path / "v", EXAMPLE).fingerprint == "096ff022d7cd55f909486ffb0ee6d38c"
+
+
+@pytest.mark.parametrize("added", [{"kind": "brand"}, {"count": 3}])
+def test_a_kind_and_a_count_change_the_fingerprint(tmp_path: Path, added: dict[str, object]) -> None:
+    def written(name: str, columns: dict[str, object]) -> str:
+        with write_vocabulary(tmp_path / name, {}, InputReader()) as writer:
+            writer.add(pl.DataFrame({"concept_id": ["ex:1"], "name": ["Lunacof"], **columns}))
+        return Vocabulary.open(tmp_path / name).fingerprint
+
+    assert written("with", added) != written("without", {})
+    assert written("empty", {"kind": "", "count": 0}) == written("again", {})

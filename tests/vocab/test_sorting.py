@@ -4,10 +4,11 @@ import polars as pl
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sapbert.vocab.schema import Schema, Scope
+from sapbert.vocab.schema import Kind, Schema, Scope
+from sapbert.vocab.settings import KINDS, SCOPES
 from sapbert.vocab.sorting import sort_distinct_names
 
-Row = tuple[int, str, str, str, int, str]
+Row = tuple[int, str, str, str, int, str, str, int]
 SCHEMA: Schema = {
     "concept": pl.UInt32,
     "language": pl.Categorical,
@@ -15,8 +16,9 @@ SCHEMA: Schema = {
     "source": pl.Categorical,
     "rank": pl.Int32,
     "scope": Scope,
+    "kind": Kind,
+    "count": pl.UInt32,
 }
-SCOPES = ("exact", "related", "narrow", "broad")
 
 names = st.text("aAbé病 \U0001f9ec", max_size=3) | st.builds(
     str.__add__, st.sampled_from(["", "the same ", "the same beginning of "]), st.text("abz", max_size=3)
@@ -28,15 +30,18 @@ rows = st.tuples(
     st.sampled_from(["B", "A", "é", ""]),
     st.integers(0, 2),
     st.sampled_from(SCOPES),
+    st.sampled_from(KINDS),
+    st.integers(0, 2),
 )
 
 
 def obvious(rows: list[Row]) -> list[Row]:
     """The first of each name in order, the slow and obvious way."""
 
-    def place(row: Row) -> tuple[int, bytes, bytes, bytes, int, int]:
-        concept, language, name, source, rank, scope = row
-        return concept, language.encode(), name.encode(), source.encode(), -rank, SCOPES.index(scope)
+    def place(row: Row) -> tuple[object, ...]:
+        concept, language, name, source, rank, scope, kind, count = row
+        key = (concept, language.encode(), name.encode(), source.encode())
+        return *key, -rank, SCOPES.index(scope), KINDS.index(kind), -count
 
     found: dict[tuple[int, str, str, str], Row] = {}
     for row in sorted(rows, key=place):
@@ -46,11 +51,11 @@ def obvious(rows: list[Row]) -> list[Row]:
 
 def test_names_are_sorted_and_the_best_of_equal_ones_is_kept() -> None:
     unsorted = [
-        (1, "en", "Cold", "MSH", 0, "exact"),
-        (0, "en", "Migraine", "NCI", 0, "exact"),
-        (0, "de", "Migräne", "MSH", 0, "exact"),
-        (0, "en", "Migraine", "MSH", 1, "related"),
-        (0, "en", "Migraine", "MSH", 2, "exact"),
+        (1, "en", "Cold", "MSH", 0, "exact", "", 0),
+        (0, "en", "Migraine", "NCI", 0, "exact", "", 0),
+        (0, "de", "Migräne", "MSH", 0, "exact", "", 0),
+        (0, "en", "Migraine", "MSH", 1, "related", "", 0),
+        (0, "en", "Migraine", "MSH", 2, "exact", "", 0),
     ]
     table = pl.DataFrame(unsorted, schema=SCHEMA, orient="row")
     assert sort_distinct_names(table).rows() == [unsorted[number] for number in (2, 4, 1, 0)]
@@ -58,8 +63,8 @@ def test_names_are_sorted_and_the_best_of_equal_ones_is_kept() -> None:
 
 @given(st.lists(rows, max_size=40))
 @example([])
-@example([(0, "en", "a", "", 0, "exact")] * 2)
-@example([(0, "en", "a\0", "", 0, "exact"), (0, "en", "a", "", 0, "exact")])
+@example([(0, "en", "a", "", 0, "exact", "", 0)] * 2)
+@example([(0, "en", "a\0", "", 0, "exact", "", 0), (0, "en", "a", "", 0, "exact", "", 0)])
 def test_the_order_equals_sorting_by_every_column(unsorted: list[Row]) -> None:
     table = pl.DataFrame(unsorted, schema=SCHEMA, orient="row")
     assert sort_distinct_names(table).rows() == obvious(unsorted)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from sapbert.artifacts import create
@@ -94,3 +95,17 @@ def test_another_artifact_is_not_opened(tmp_path: Path) -> None:
         draft.seal("pairs", settings={}, inputs={}, counts={})
     with pytest.raises(ArtifactError, match="is a folder of pairs, not a vocabulary"):
         Vocabulary.open(tmp_path / "pairs")
+
+
+def test_a_vocabulary_of_a_version_without_kinds_opens(tmp_path: Path) -> None:
+    vocabulary = write(tmp_path / "v", EXAMPLE)
+    (part,) = vocabulary.parts()
+    pl.read_parquet(part).drop("kind", "count").write_parquet(part)
+
+    older = Vocabulary(vocabulary.path, vocabulary.manifest)
+
+    assert older.names.collect().rows() == [(*row[:6], "", 0) for row in older.names.collect().rows()]
+    concept = older.concept("ex:1")
+    assert concept is not None
+    assert {(name.kind, name.count) for name in concept.names} == {("", 0)}
+    assert older.count_names("kind", 5) == {"": 5}

@@ -11,12 +11,17 @@ disk; nothing is loaded into memory. `index.name_table_writer` writes the files:
 | `concepts`, `preferred` | texts | CURIE of each concept, sorted, and the name to display |
 | `aliases`, `alias_concepts.npy` | texts, int32 | other identifiers, sorted, and their concepts |
 | `link_offsets.npy` | offsets (rows + 1) | where the links of each row start |
-| `link_concepts.npy`, `link_sources.npy` | int32 | a link: this source gives this concept this name |
+| `link_concepts.npy`, `link_sources.npy` | int32, small | a link: a source gives a concept this name |
+| `link_kinds.npy`, `link_languages.npy` | small | kind and language of the name in this link |
+| `link_preferred.npy` | bool | whether it is the preferred name of the concept in this language |
+| `link_counts.npy` | uint32 | how often the name was seen with this meaning; no file if all are unknown |
 | `type_offsets.npy`, `type_numbers.npy` | offsets (concepts + 1), int32 | the types of each concept |
-| `words.json` | | the sources and types that the numbers stand for, and the labels of types |
+| `words.json` | | what the numbers of sources, kinds, languages and types stand for, and labels of types |
 
-A text column is two files: `NAME.npy` (UTF-8) and `NAME_offsets.npy`. Offsets are int32 if that suffices.
-`index.concept_facts` describes the files with parents and definitions.
+A text column is two files: `NAME.npy` (UTF-8) and `NAME_offsets.npy`. Offsets are int32 if that suffices, and
+small numbers the smallest unsigned type. An index of an older version has neither kinds nor languages: all
+its names are of the kind "" and of unknown language. `index.concept_facts` describes the files with parents
+and definitions.
 """
 
 from __future__ import annotations
@@ -26,18 +31,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.arrays import Offsets, Texts, damaged, map_numbers, map_offsets
+from sapbert.arrays import Offsets, Texts, damaged, map_array, map_numbers, map_offsets
 from sapbert.curies import canonical_prefix
 from sapbert.errors import ConfigError, suggestion
 from sapbert.hierarchy import Hierarchy
 from sapbert.index.concept_facts import open_definitions, open_hierarchy
+from sapbert.vocab.settings import OWN
 
 WORDS = "words.json"
+_SMALL = (np.uint8, np.uint16, np.uint32)
 _MAX_SUGGESTED = 3
 _MAX_LISTED = 20
 """Number of names that an error suggests or lists."""
@@ -69,10 +76,21 @@ class NameTable:
     """Where the links of each row start.  # (rows + 1,)"""
     link_concepts: NDArray[np.int32]
     """Concept number of each link, ascending within a row.  # (links,)"""
-    link_sources: NDArray[np.int32]
+    link_sources: NDArray[np.integer[Any]]
+    link_kinds: NDArray[np.integer[Any]]
+    """Index of the kind of each link in `kinds`.  # (links,)"""
+    link_languages: NDArray[np.integer[Any]]
+    """Index of the language of each link in `languages`.  # (links,)"""
+    link_preferred: NDArray[np.bool_]
+    """Whether a link is the preferred name of its concept in its language.  # (links,)"""
+    link_counts: NDArray[np.uint32]
+    """How often the name was seen with this meaning; 0 if unknown.  # (links,)"""
     type_offsets: Offsets
     type_numbers: NDArray[np.int32]
     sources: tuple[str, ...]
+    kinds: tuple[str, ...]
+    """Kinds of names (`vocab.settings.KINDS`) that occur, in that order: "" is first."""
+    languages: tuple[str, ...]
     types: tuple[str, ...]
     type_labels: Mapping[str, str]
     """Type code → its label, if the source has one."""
@@ -91,6 +109,7 @@ class NameTable:
         folded, concepts = Texts.open(folder, "folded"), Texts.open(folder, "concepts")
         aliases = Texts.open(folder, "aliases")
         sources, types = tuple(words["sources"]), tuple(words["types"])
+        kinds, languages = tuple(words.get("kinds", [""])), tuple(words.get("languages", [""]))
         links = map_numbers(folder / "link_concepts.npy", np.int32, rows=None, below=len(concepts))
         type_numbers = map_numbers(folder / "type_numbers.npy", np.int32, rows=None, below=len(types))
         return cls(
@@ -105,11 +124,17 @@ class NameTable:
             link_offsets=map_offsets(folder / "link_offsets.npy", rows=len(folded), end=len(links)),
             link_concepts=links,
             link_sources=map_numbers(
-                folder / "link_sources.npy", np.int32, rows=len(links), below=len(sources)
+                folder / "link_sources.npy", *_SMALL, np.int32, rows=len(links), below=len(sources)
             ),
+            link_kinds=_map_optional(folder / "link_kinds.npy", len(links), below=len(kinds)),
+            link_languages=_map_optional(folder / "link_languages.npy", len(links), below=len(languages)),
+            link_preferred=_map_optional(folder / "link_preferred.npy", len(links), np.bool_),
+            link_counts=_map_optional(folder / "link_counts.npy", len(links), np.uint32),
             type_offsets=map_offsets(folder / "type_offsets.npy", rows=len(concepts), end=len(type_numbers)),
             type_numbers=type_numbers,
             sources=sources,
+            kinds=kinds,
+            languages=languages,
             types=types,
             type_labels=words.get("type_labels", {}),
             hierarchy=open_hierarchy(folder, len(concepts)),
@@ -151,14 +176,38 @@ class NameTable:
         place = np.repeat(np.arange(len(rows)), count)
         return place, np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count) + begin[place]
 
+    def kind_of(self, row: int, concept: int, allowed: NDArray[np.bool_] | None = None) -> str:
+        """Return the kind of the name in `row` as a name of `concept`: the first if sources differ.
+
+        Only links in `allowed` count, if given.  # (links,)
+        """
+        span = self.links_of(row)
+        named = self.link_concepts[span] == concept
+        if allowed is not None:
+            named &= allowed[span]
+        return self.kinds[int(self.link_kinds[span][named].min())]
+
+    def preferred_rows(self, language: str) -> NDArray[np.int64]:
+        """Return the row of the preferred name of each concept in a language; -1 if it has none."""
+        require_known([language], self.languages, "language")
+        links = np.flatnonzero(self.link_preferred & (self.link_languages == self.languages.index(language)))
+        rows = np.full(len(self.concepts), -1, np.int64)
+        rows[self.link_concepts[links]] = np.searchsorted(self.link_offsets, links, side="right") - 1
+        return rows
+
     def select(
-        self, *, types: Sequence[str] = (), sources: Sequence[str] = (), prefixes: Sequence[str] = ()
+        self,
+        *,
+        types: Sequence[str] = (),
+        sources: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        prefixes: Sequence[str] = (),
     ) -> Selection | None:
-        """Keep concepts with any of `types` and `prefixes`, and names from any of `sources`.
+        """Keep concepts with any of `types` and `prefixes`, and names of any of `sources` and `kinds`.
 
         None without filters. A word that the index does not have is an error, not an empty result.
         """
-        if not (types or sources or prefixes):
+        if not (types or sources or kinds or prefixes):
             return None
         links = np.ones(len(self.link_concepts), np.bool_)
         if types:
@@ -167,6 +216,8 @@ class NameTable:
             links &= self._has_prefixes(prefixes)[self.link_concepts]
         if sources:
             links &= _mask(sources, self.sources, "source")[self.link_sources]
+        if kinds:
+            links &= _mask(kinds, [kind or OWN for kind in self.kinds], "kind")[self.link_kinds]
         # Every row has a link; otherwise `reduceat` would use the link of the next row.
         rows = np.logical_or.reduceat(links, self.link_offsets[:-1]) if len(self) else links
         return Selection(rows, links)
@@ -201,6 +252,15 @@ class NameTable:
         """Return the range of the concepts with a prefix; they are adjacent, as identifiers are sorted."""
         after = chr(ord(":") + 1)
         return slice(*(self.concepts.position(f"{prefix}{end}".encode()) for end in (":", after)))
+
+
+def _map_optional(path: Path, rows: int, *dtypes: type[np.generic], below: int | None = None) -> NDArray[Any]:
+    """Map an array that an index of an older version does not have; then all its values are 0."""
+    if not path.exists():
+        return np.broadcast_to((dtypes or _SMALL)[0](0), rows)
+    if below is None:
+        return map_array(path, *dtypes, shape=(rows,))
+    return map_numbers(path, *_SMALL, rows=rows, below=below)
 
 
 def require_known(words: Sequence[str], known: Sequence[str], what: str) -> None:

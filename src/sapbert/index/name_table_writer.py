@@ -7,6 +7,8 @@ grows with the vocabulary; the files are written from it piece by piece.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +20,22 @@ from sapbert.errors import SapbertError
 from sapbert.index.concept_facts import write_concept_facts
 from sapbert.index.name_table import WORDS, NameTable
 from sapbert.parallel import ordered_map
+from sapbert.vocab.schema import NAMES, Kind
+from sapbert.vocab.settings import KINDS
 from sapbert.vocab.text_columns import append_texts, fold_tidy_names
-from sapbert.vocab.vocabulary import Vocabulary
+from sapbert.vocab.vocabulary import Vocabulary, scan_parts
 
 ROWS_PER_PIECE = 1_000_000
 """Links written at a time."""
+_LINK_COLUMNS = {
+    "concept": "link_concepts",
+    "source": "link_sources",
+    "kind": "link_kinds",
+    "language": "link_languages",
+    "preferred": "link_preferred",
+    "count": "link_counts",
+}
+"""Columns of a link, and the files they are written to."""
 
 
 def write_name_table(vocabulary: Vocabulary, folder: Path, *, inverted: bool = True) -> NameTable:
@@ -34,23 +47,25 @@ def write_name_table(vocabulary: Vocabulary, folder: Path, *, inverted: bool = T
     concepts, links = _read_names(vocabulary, inverted=inverted)
     if links.is_empty():
         raise SapbertError(f"{vocabulary.path}: all names are empty after folding")
-    sources = links["source"].unique().cast(pl.String).sort().to_list()
-    links = links.with_columns(pl.col("source").cast(pl.Enum(sources)).to_physical())
-    _write_rows(folder, links)
+    words = {f"{column}s": _words(links[column]) for column in ("source", "kind", "language")}
+    links = links.with_columns(
+        pl.col(name[:-1]).cast(pl.Enum(known)).to_physical() for name, known in words.items()
+    )
+    _write_rows(folder, links, words)
     del links
     _write_texts(folder, "concepts", concepts["concept_id"])
     _write_texts(folder, "preferred", concepts["preferred"])
     _write_aliases(folder, vocabulary, concepts)
-    types = _write_types(folder, vocabulary, concepts)
+    types = words["types"] = _write_types(folder, vocabulary, concepts)
     write_concept_facts(folder, vocabulary, concepts["concept_id"])
     labels = {code: label for code, label in vocabulary.type_labels.items() if code in types}
-    words = json.dumps({"sources": sources, "types": types, "type_labels": labels}, ensure_ascii=False)
-    (folder / WORDS).write_text(words + "\n", encoding="utf-8")
+    text = json.dumps({**words, "type_labels": labels}, ensure_ascii=False)
+    (folder / WORDS).write_text(text + "\n", encoding="utf-8")
     return NameTable.open(folder)
 
 
 def _read_names(vocabulary: Vocabulary, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return all concepts, numbered, and all distinct links: folded, name, concept, source."""
+    """Return all concepts, numbered, and all distinct links: folded, name and `_LINK_COLUMNS`."""
     concepts, links = [], []
     before = 0
     for own_concepts, own_links in ordered_map(partial(_read_part, inverted=inverted), vocabulary.parts()):
@@ -62,7 +77,7 @@ def _read_names(vocabulary: Vocabulary, *, inverted: bool) -> tuple[pl.DataFrame
 
 def _read_part(part: Path, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the concepts and links of a part of the vocabulary; called on several threads."""
-    frame = pl.read_parquet(part, columns=["concept_id", "name", "preferred", "language", "source"])
+    frame = scan_parts(part, NAMES).drop("scope").collect()
     frame = frame.with_columns(
         concept=pl.col("concept_id").rle_id(),
         folded=fold_tidy_names(frame["name"]),
@@ -75,12 +90,9 @@ def _read_part(part: Path, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFram
     if not inverted:
         frame = frame.filter(~_is_inverted())
     links = frame.filter(pl.col("folded") != "").unique(
-        ["folded", "concept", "source"], keep="first", maintain_order=True
+        ["folded", "concept", "source", "language"], keep="first", maintain_order=True
     )
-    return (
-        first.select("concept_id", preferred="name"),
-        links.select("folded", "name", "concept", "source"),
-    )
+    return first.select("concept_id", preferred="name"), links.select("folded", "name", *_LINK_COLUMNS)
 
 
 def _is_inverted() -> pl.Expr:
@@ -90,25 +102,44 @@ def _is_inverted() -> pl.Expr:
     return comma & ~pl.col("preferred") & (~comma).any().over("concept", "source", words)
 
 
-def _write_rows(folder: Path, links: pl.DataFrame) -> None:
+def _words(column: pl.Series) -> list[str]:
+    """Return the distinct words of a column: kinds in the order of `KINDS`, others sorted."""
+    words = column.unique().cast(pl.String)
+    return sorted(words, key=KINDS.index) if column.dtype == Kind else sorted(words)
+
+
+def _own_spelling() -> pl.Expr:
+    """Return the spelling of each folded name: the first in the vocabulary, own names first."""
+    return pl.col("name").sort_by("kind", maintain_order=True).first().over("folded")
+
+
+def _write_rows(folder: Path, links: pl.DataFrame, words: Mapping[str, Sequence[str]]) -> None:
     """Write names sorted, each with its links; of several spellings the first in the vocabulary is kept."""
+    if len(words["kinds"]) > 1:
+        links = links.with_columns(name=_own_spelling())
     order = links.select(pl.arg_sort_by("folded", maintain_order=True)).to_series()
     last = pl.Series([None], dtype=pl.String)
+    types = {"concept": np.int32, "preferred": np.bool_, "count": np.uint32}
+    types |= {name[:-1]: np.min_scalar_type(len(known)).type for name, known in words.items()}
+    written = [column for column in _LINK_COLUMNS if column != "count" or links["count"].max() != 0]
     with (
         ArrayWriter(folder / "link_offsets.npy", offset_type(len(order))) as offsets,
-        ArrayWriter(folder / "link_concepts.npy", np.int32) as concepts,
-        ArrayWriter(folder / "link_sources.npy", np.int32) as sources,
+        ExitStack() as stack,
         _texts_writer(folder, "folded", links["folded"]) as folded,
         _texts_writer(folder, "texts", links["name"]) as texts,
     ):
+        writers = {
+            column: stack.enter_context(ArrayWriter(folder / f"{_LINK_COLUMNS[column]}.npy", types[column]))
+            for column in written
+        }
         for start in range(0, len(order), ROWS_PER_PIECE):
             piece = links[order[start : start + ROWS_PER_PIECE]]
             above = pl.concat([last, piece["folded"][:-1]])
             last = piece["folded"][-1:]
             first = piece["folded"].ne_missing(above)
             offsets.append(first.arg_true().to_numpy() + start)
-            concepts.append(piece["concept"].to_numpy())
-            sources.append(piece["source"].to_numpy())
+            for column, writer in writers.items():
+                writer.append(piece[column].to_numpy())
             append_texts(piece["folded"].filter(first), folded)
             append_texts(piece["name"].filter(first), texts)
         offsets.append(np.array([len(order)]))

@@ -33,3 +33,6 @@ class Candidate:
     matched_by: MatchedBy
     rerank_score: float | None = None
     """Score of the reranker, if there is one."""
+    name_kind: str = ""
+    """Kind of the matched name: abbreviation, brand, lay, spelling or translation; empty for a name of the
+    vocabulary itself."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from sapbert.defaults import DEFAULT, bundled_calibration, bundled_folder, is_default, resolve_default
 from sapbert.errors import ConfigError
@@ -40,6 +40,13 @@ BATCH = 2048
 _MAX_ENCODED = 10_000
 """Characters of a mention that are encoded: more than the context length of any encoder."""
 DEFAULTS: Final = LinkSettings()
+
+
+class MatchedName(NamedTuple):
+    """A name of a concept, and its kind."""
+
+    text: str
+    kind: str
 
 
 class Linker:
@@ -219,17 +226,19 @@ class Linker:
         for number, nearest in zip(incomplete, hits, strict=True):
             for concept, score, row in nearest:
                 if len(by_concept[number]) < depth and concept not in by_concept[number]:
-                    name = self.name_table.texts[row]
+                    name = self._name(row, concept, masks)
                     by_concept[number][concept] = self._candidate(
                         concept, name, score, self.search.matched_by
                     )
         return [self._finish(list(candidates.values()), settings) for candidates in by_concept]
 
-    def _exact_names(self, texts: list[str], masks: FilterMasks) -> Iterator[Mapping[int, str]]:
-        """Yield for each mention the concepts that have it as a name, in order, and the name as spelled."""
+    def _exact_names(self, texts: list[str], masks: FilterMasks) -> Iterator[Mapping[int, MatchedName]]:
+        """Yield for each mention the concepts that have it as a name, in order, with that name."""
         name_table = self.name_table
         for text, row in zip(texts, name_table.rows_of(texts).tolist(), strict=True):
-            names = dict(self._added_names.get(text, {}))
+            names = {
+                concept: MatchedName(name, "") for concept, name in self._added_names.get(text, {}).items()
+            }
             if masks.concepts is not None:
                 names = {concept: name for concept, name in names.items() if masks.concepts[concept]}
             if row >= 0:
@@ -237,7 +246,7 @@ class Linker:
                 concepts = name_table.link_concepts[links]
                 if masks.links is not None:
                     concepts = concepts[masks.links[links]]
-                names.update(dict.fromkeys(concepts.tolist(), name_table.texts[row]))
+                names |= {concept: self._name(row, concept, masks) for concept in set(concepts.tolist())}
             yield {concept: names[concept] for concept in sorted(names)}
 
     def _nearest(self, texts: list[str], k: int, masks: FilterMasks) -> list[list[ConceptHit]]:
@@ -246,10 +255,20 @@ class Linker:
         vectors = self.encoder.encode([text[:_MAX_ENCODED] for text in texts])
         return nearest_concepts(self.search, self.name_table, texts, vectors, k, masks)
 
-    def _candidate(self, concept: int, name: str, score: float, matched_by: MatchedBy) -> Candidate:
-        name_table = self.name_table
-        concept_id, preferred_name = name_table.concepts[concept], name_table.preferred[concept]
-        return Candidate(concept_id, preferred_name, name, score, None, matched_by)
+    def _name(self, row: int, concept: int, masks: FilterMasks) -> MatchedName:
+        """Return the name in `row` as a name of `concept`."""
+        return MatchedName(self.name_table.texts[row], self.name_table.kind_of(row, concept, masks.links))
+
+    def _candidate(self, concept: int, name: MatchedName, score: float, matched_by: MatchedBy) -> Candidate:
+        return Candidate(
+            self.name_table.concepts[concept],
+            self.name_table.preferred[concept],
+            name.text,
+            score,
+            None,
+            matched_by,
+            name_kind=name.kind,
+        )
 
     def _finish(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
         """Add the confidence, apply both thresholds and keep the best k."""
@@ -294,8 +313,8 @@ def _read_calibration(
     return calibration, calibration.require_sparse_weight(sparse_weight)
 
 
-def _filters(settings: LinkSettings) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    return settings.types, settings.sources, settings.prefixes
+def _filters(settings: LinkSettings) -> tuple[tuple[str, ...], ...]:
+    return settings.types, settings.sources, settings.kinds, settings.prefixes
 
 
 def _with_k(settings: LinkSettings, k: int | None) -> LinkSettings:

@@ -64,7 +64,7 @@ class DenseSearch:
 
 
 class FilterMasks(NamedTuple):
-    """What the filters on types, sources and prefixes allow; each mask is None without filters."""
+    """What the filters on concepts and names allow; each mask is None without filters."""
 
     rows: NDArray[np.bool_] | None
     links: NDArray[np.bool_] | None
@@ -96,10 +96,11 @@ def filter_masks(
     name_table: NameTable,
     types: Sequence[str] = (),
     sources: Sequence[str] = (),
+    kinds: Sequence[str] = (),
     prefixes: Sequence[str] = (),
 ) -> FilterMasks:
     """Return the masks of these filters."""
-    selection = name_table.select(types=types, sources=sources, prefixes=prefixes)
+    selection = name_table.select(types=types, sources=sources, kinds=kinds, prefixes=prefixes)
     if selection is None:
         return FilterMasks(None, None, None, len(name_table))
     concepts = np.zeros(len(name_table.concepts), np.bool_)

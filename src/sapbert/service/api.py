@@ -37,6 +37,7 @@ from sapbert.service.schemas import (
     Version,
 )
 from sapbert.version import __version__
+from sapbert.vocab.settings import OWN
 
 NDJSON = "application/x-ndjson"
 MAX_UNSTREAMED_CANDIDATES = 100_000
@@ -82,6 +83,7 @@ async def link_mentions(body: LinkRequest, request: Request, linker: LinkerName 
         threshold=body.threshold,
         types=tuple(body.types),
         sources=tuple(body.sources),
+        kinds=tuple(body.kinds),
         prefixes=tuple(body.prefixes),
     )
     streamed = NDJSON in request.headers.get("accept", "")
@@ -209,6 +211,8 @@ def _linker_info(served: ServedLinker) -> LinkerInfo:
         concepts=len(name_table.concepts),
         prefixes=name_table.prefixes(),
         sources=[source for source in name_table.sources if source],
+        kinds=[kind or OWN for kind in name_table.kinds],
+        languages=[language for language in name_table.languages if language],
         types=list(name_table.types),
         calibrated=linker.calibration is not None,
     )

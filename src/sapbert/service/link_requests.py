@@ -79,6 +79,7 @@ def candidate_rows(served: ServedLinker, candidates: Sequence[Candidate]) -> lis
             "concept_id": candidate.concept_id,
             "preferred_name": candidate.preferred_name,
             "matched_name": candidate.matched_name,
+            "name_kind": candidate.name_kind,
             "score": candidate.score,
             "confidence": candidate.confidence,
             "matched_by": candidate.matched_by,

@@ -43,11 +43,15 @@ def concept_names(served: ServedLinker, concepts: Sequence[int]) -> list[Concept
     name_table = served.linker.name_table
     links = np.flatnonzero(np.isin(name_table.link_concepts, np.array(concepts, np.int32)))
     rows = np.searchsorted(name_table.link_offsets, links, side="right") - 1
-    by_concept: dict[int, dict[int, list[int]]] = {number: {} for number in concepts}
+    # A name of one source in several languages has several links.
+    by_concept: dict[int, dict[int, dict[int, None]]] = {number: {} for number in concepts}
     linked, sources = name_table.link_concepts[links].tolist(), name_table.link_sources[links].tolist()
     for concept, row, source in zip(linked, rows.tolist(), sources, strict=True):
-        by_concept[concept].setdefault(row, []).append(source)
-    return [ConceptNames(list(by_concept[number]), list(by_concept[number].values())) for number in concepts]
+        by_concept[concept].setdefault(row, {})[source] = None
+    return [
+        ConceptNames(list(by_concept[number]), list(map(list, by_concept[number].values())))
+        for number in concepts
+    ]
 
 
 def describe_concept(served: ServedLinker, number: int, *, neighbours: int) -> Concept:

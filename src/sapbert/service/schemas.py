@@ -21,6 +21,7 @@ _EXAMPLE: JsonDict = {
     "concept_id": "mesh:D009203",
     "preferred_name": "Myocardial Infarction",
     "matched_name": "heart attack",
+    "name_kind": "",
     "score": 0.630147,
     "confidence": None,
     "matched_by": "dense",
@@ -63,6 +64,10 @@ class LinkOptions(_Request):
     ] = None
     types: Annotated[FilterValues, Field(description="Only concepts of these types.")] = []
     sources: Annotated[FilterValues, Field(description="Only names from these sources.")] = []
+    kinds: Annotated[
+        FilterValues,
+        Field(description="Only names of these kinds: own, abbreviation, brand, lay, spelling, translation."),
+    ] = []
     prefixes: Annotated[
         FilterValues,
         Field(description="Only concepts whose identifier has one of these prefixes, such as mesh."),
@@ -89,6 +94,13 @@ class Candidate(BaseModel):
     concept_id: str
     preferred_name: str
     matched_name: Annotated[str, Field(description="The name of the concept that is nearest to the mention.")]
+    name_kind: Annotated[
+        str,
+        Field(
+            description="Kind of the matched name: abbreviation, brand, lay, spelling or translation; empty "
+            "for a name of the vocabulary itself."
+        ),
+    ]
     score: Annotated[
         float,
         Field(description="Cosine similarity; in a hybrid index combined with the n-gram score; 1 if exact."),
@@ -228,6 +240,8 @@ class LinkerInfo(BaseModel):
     concepts: int
     prefixes: list[str]
     sources: list[str]
+    kinds: Annotated[list[str], Field(description="Kinds of names; own: of the vocabulary itself.")]
+    languages: Annotated[list[str], Field(description="Languages of names, ISO 639-1.")]
     types: list[str]
     calibrated: Annotated[bool, Field(description="Whether the best candidate has a confidence.")]
 

@@ -30,11 +30,11 @@ from sapbert.artifacts import MANIFEST
 from sapbert.errors import FormatError
 from sapbert.vocab.clusters import Clustering, Ints, Nodes, cluster, connected
 from sapbert.vocab.input_files import InputReader
-from sapbert.vocab.schema import XREFS
+from sapbert.vocab.schema import NAMES, XREFS
 from sapbert.vocab.settings import MergeSettings
 from sapbert.vocab.tables import find_table, tsv_batches
 from sapbert.vocab.text_columns import to_curies
-from sapbert.vocab.vocabulary import Vocabulary
+from sapbert.vocab.vocabulary import Vocabulary, scan_parts
 from sapbert.vocab.writer import VocabularyWriter
 
 Codes = NDArray[np.uint32]
@@ -233,7 +233,7 @@ def _in_order(vocabularies: Sequence[Vocabulary]) -> Iterator[pl.DataFrame]:
             .select(pl.col("concept_id").first(), last=pl.col("concept_id").last())
             .collect()
             .row(0),
-            _ranked(pl.scan_parquet(path), len(vocabularies) - order),
+            _ranked(scan_parts(path, NAMES), len(vocabularies) - order),
         )
         for order, vocabulary in enumerate(vocabularies)
         for path in vocabulary.parts()

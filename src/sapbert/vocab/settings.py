@@ -18,6 +18,10 @@ SCOPES = ("exact", "related", "narrow", "broad")
 """How a name relates to its concept, in OBO's terms; `exact` if the source does not say."""
 RELATIONS = ("is_a", "part_of", "broader")
 """How a concept relates to its parent; `broader` if the source does not say."""
+KINDS = ("", "abbreviation", "brand", "lay", "spelling", "translation")
+"""What kind of name an added name is; empty for a name of the vocabulary itself."""
+OWN = "own"
+"""Stands for the empty kind in filters and counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

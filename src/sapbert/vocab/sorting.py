@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from sapbert.vocab.text_columns import map_categories
 
 _KEY_BYTES = 8
-_TIE_BREAKERS = {"run": False, "name": False, "source": False, "rank": True, "scope": False}
+_TIE_BREAKERS = {
+    "run": False, "name": False, "source": False, "rank": True, "scope": False, "kind": False, "count": True,
+}  # fmt: skip
 """Columns that order rows with equal keys, and whether in descending order."""
 
 
 def sort_distinct_names(names: pl.DataFrame) -> pl.DataFrame:
     """Sort by `concept` (a number), language, name and source; of rows equal in all four, keep one.
 
-    The one of highest rank is kept, and among those the one of the first scope.
+    The one of highest rank is kept, and among those the one of the first scope, kind and highest count.
     """
     if names.is_empty():
         return names

@@ -19,6 +19,7 @@ from sapbert.errors import SapbertError
 from sapbert.hierarchy import Hierarchy
 from sapbert.text import fold
 from sapbert.vocab.hierarchy import ConceptHierarchy
+from sapbert.vocab.schema import OPTIONAL_COLUMNS, Schema
 from sapbert.vocab.text_columns import fold_tidy_names
 from sapbert.vocab.writer import KIND, TABLES
 
@@ -32,6 +33,10 @@ class Name:
     language: str
     source: str
     scope: str
+    kind: str = ""
+    """One of `settings.KINDS`; empty for a name of the vocabulary itself."""
+    count: int = 0
+    """How often the name was seen with this meaning; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,7 @@ class Vocabulary:
     def table(self, table: str) -> pl.LazyFrame:
         """A table of `writer.TABLES`; empty if the artifact does not have it."""
         parts = self.parts(table)
-        return pl.scan_parquet(parts) if parts else pl.LazyFrame(schema=TABLES[table])
+        return scan_parts(parts, TABLES[table]) if parts else pl.LazyFrame(schema=TABLES[table])
 
     def concept(self, id: str) -> Concept | None:
         """Return the concept with this identifier or alias, in any spelling of its prefix."""
@@ -212,7 +217,7 @@ class Vocabulary:
         return [concept for curie in ids if (concept := self._concept(curie)) is not None]
 
     def count_names(self, column: str, most: int) -> dict[str, int]:
-        """How many names each language or source has, the most frequent `most`."""
+        """How many names each language, source or kind has, the most frequent `most`."""
         return _count(self.names, column, most)
 
     def count_types(self, most: int) -> dict[str, int]:
@@ -223,6 +228,16 @@ class Vocabulary:
     def _facts(table: pl.LazyFrame, curie: str) -> tuple[str, ...]:
         rows = table.filter(pl.col("concept_id") == curie).drop("concept_id").collect()
         return tuple(rows.to_series().unique(maintain_order=True))
+
+
+def scan_parts(parts: Path | list[Path], schema: Schema) -> pl.LazyFrame:
+    """Scan Parquet files of a table; columns that older versions did not write get their default values."""
+    scan = pl.scan_parquet(parts)
+    missing = schema.keys() - scan.collect_schema().keys()
+    added = [
+        pl.lit(OPTIONAL_COLUMNS[name]).cast(schema[name]).alias(name) for name in schema if name in missing
+    ]
+    return scan.with_columns(added) if added else scan
 
 
 def _count(table: pl.LazyFrame, column: str, most: int) -> dict[str, int]:

@@ -32,10 +32,12 @@ from sapbert.vocab.schema import (
     ALIASES,
     DEFINITIONS,
     NAMES,
+    OPTIONAL_COLUMNS,
     PARENTS,
     TYPES,
     XREFS,
     HashInput,
+    Kind,
     Schema,
     Scope,
     TableDigest,
@@ -59,6 +61,8 @@ _NAME: Schema = {
     "language": pl.Categorical,
     "source": pl.Categorical,
     "scope": Scope,
+    "kind": Kind,
+    "count": pl.UInt32,
 }
 SPOOL: Schema = {"concept_id": pl.String, **_NAME}
 """Columns that readers add. Per concept and language, the name of highest rank above 0 is preferred."""
@@ -99,7 +103,7 @@ class VocabularyWriter:
         self._facts = {table: [pl.DataFrame(schema=schema)] for table, schema in FACTS.items()}
 
     def add(self, names: pl.DataFrame) -> None:
-        """Add names with the columns of `SPOOL`; `rank`, `language`, `source` and `scope` are optional."""
+        """Add names with the columns of `SPOOL`; all but `concept_id` and `name` are optional."""
         self.add_spooled(
             self.spool(NamesByConcept.of(names.with_columns(pl.col("concept_id").cast(pl.String))))
         )
@@ -252,7 +256,7 @@ def write_vocabulary(
 
 
 def _conform(names: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    defaults = {"rank": 0, "language": "en", "source": "", "scope": "exact"}
+    defaults = {"rank": 0, "language": "en", "source": "", "scope": "exact", **OPTIONAL_COLUMNS}
     missing = [
         pl.lit(value).alias(column) for column, value in defaults.items() if column not in names.columns
     ]

@@ -41,10 +41,10 @@ def test_csv_has_one_row_per_candidate_after_the_input_columns() -> None:
     assert list(first) == ["id", "name", *FIELDS]
     assert list(first.values()) == [
         "7", "heart\nattack",
-        "1", "omop:4329847", "Myocardial infarction", "Heart attack", "1.0", "0.97", "exact", "",
+        "1", "omop:4329847", "Myocardial infarction", "Heart attack", "", "1.0", "0.97", "exact", "",
     ]  # fmt: skip
     assert (second["rank"], second["matched_name"], second["confidence"]) == ("2", 'Pain\tin the "chest"', "")
-    assert list(nil.values()) == ["", "xyz", "1", "NIL", *[""] * 6]
+    assert list(nil.values()) == ["", "xyz", "1", "NIL", *[""] * 7]
 
 
 def test_jsonl_keeps_the_values_of_the_input_row() -> None:

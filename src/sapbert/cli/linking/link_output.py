@@ -41,6 +41,11 @@ class LinkFormat(StrEnum):
 
 
 _PIPE_WIDTH = 1_000
+_TABLE_COLUMNS = (
+    "mention", "concept_id", "preferred_name", "matched_name", "name_kind", "matched_by", "score",
+    "confidence", "rerank_score",
+)  # fmt: skip
+_OPTIONAL_COLUMNS = ("name_kind", "confidence", "rerank_score")
 _SUFFIXES = {
     ".sssom.tsv": LinkFormat.SSSOM,
     ".usagi.csv": LinkFormat.USAGI,
@@ -159,30 +164,32 @@ def _print_table(batch: Sequence[LinkedMention]) -> None:
 
     from sapbert.linking.formats.linked_mention import candidate_fields
 
-    has_confidence = any(
-        candidate.confidence is not None for linked in batch for candidate in linked.candidates
-    )
-    has_rerank_score = any(
-        candidate.rerank_score is not None for linked in batch for candidate in linked.candidates
-    )
-    titles = ["mention", "concept_id", "preferred_name", "matched_name", "matched_by", "score"]
-    titles += [*["confidence"] * has_confidence, *["rerank_score"] * has_rerank_score]
+    rows = [
+        {"mention": linked.mention if fields["rank"] == 1 else "", **fields}
+        for linked in batch
+        for fields in candidate_fields(linked.candidates)
+    ]
+    # Columns that few indexes or linkers fill are shown only if they are not empty.
+    columns = [
+        name
+        for name in _TABLE_COLUMNS
+        if name not in _OPTIONAL_COLUMNS or any(row[name] not in (None, "") for row in rows)
+    ]
     table = Table(box=None, pad_edge=False)
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for linked in batch:
-        for row in candidate_fields(linked.candidates):
-            rank, concept, preferred, matched, score, confidence, matched_by, reranked = row.values()
-            words = (linked.mention if rank == 1 else "", concept, preferred, matched, matched_by)
-            scores = [score, *[confidence] * has_confidence, *[reranked] * has_rerank_score]
-            numbers = ("" if number is None else f"{number:.3f}" for number in scores)
-            table.add_row(*(Text(word or "") for word in words), *numbers)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row[column])) for column in columns))
     # A pipe has no width, and wrapped names are hard to read.
     console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     for line in console.render_lines(table, pad=False):
         text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
         text.rstrip()
         console.print(text, soft_wrap=True)
+
+
+def _cell(value: str | float | None) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else value or ""
 
 
 def is_finished(source: MentionStream, out: Path) -> bool:

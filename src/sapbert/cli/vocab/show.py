@@ -13,6 +13,7 @@ import typer
 from sapbert.cli.output import two_columns
 from sapbert.defaults import resolve_default
 from sapbert.errors import SapbertError
+from sapbert.vocab.settings import KINDS, OWN
 
 if TYPE_CHECKING:
     from sapbert.artifacts import Manifest
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 """Number of examples, and of rows per table."""
+_SHOWN_LANGUAGES = 25
+"""Languages are few, and users look for theirs."""
 
 
 def show(
@@ -75,8 +78,10 @@ def _show_vocabulary(path: Path) -> None:
     from sapbert.vocab.vocabulary import Vocabulary
 
     vocabulary = Vocabulary.open(path, verify=False)
-    for column in ("language", "source"):
-        _section(f"names by {column}", vocabulary.count_names(column, _SHOWN))
+    kinds = {kind or OWN: names for kind, names in vocabulary.count_names("kind", len(KINDS)).items()}
+    _section("names by kind", kinds if len(kinds) > 1 else {})
+    _section("names by language", vocabulary.count_names("language", _SHOWN_LANGUAGES))
+    _section("names by source", vocabulary.count_names("source", _SHOWN))
     labels = vocabulary.type_labels
     types = vocabulary.count_types(_SHOWN)
     _section("concepts by type", {f"{type} {labels.get(type, '')}".strip(): n for type, n in types.items()})
@@ -116,7 +121,7 @@ def _show_concept(concept: Concept, vocabulary: Vocabulary) -> None:
     for type in concept.types:
         typer.echo(f"  type {type} {vocabulary.type_labels.get(type, '')}".rstrip())
     for name in concept.names:
-        notes = [name.language, name.source, "preferred" if name.preferred else name.scope]
+        notes = [name.language, name.source, "preferred" if name.preferred else name.scope, name.kind]
         typer.echo(f"  {name.text}  ({', '.join(note for note in notes if note)})")
     for title, ids in (("also", concept.aliases), ("see", concept.xrefs)):
         if ids:

@@ -19,6 +19,7 @@ FIELDS = (
     "concept_id",
     "preferred_name",
     "matched_name",
+    "name_kind",
     "score",
     "confidence",
     "matched_by",

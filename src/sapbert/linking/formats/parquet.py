@@ -23,7 +23,7 @@ from sapbert.linking.formats.linked_mention import (
 )
 from sapbert.vocab.parquet import polars_os_errors
 
-_TYPES = (pl.Int32, pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String, pl.Float64)
+_TYPES = (pl.Int32, *[pl.String] * 4, pl.Float64, pl.Float64, pl.String, pl.Float64)
 """Types of `FIELDS`."""
 
 
