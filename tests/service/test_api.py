@@ -173,6 +173,7 @@ def test_exact_matches_rank_first_by_default_unless_calibrated_without_them(
         ({"mentions": ["a", 7]}, 422, "mentions.1: Input should be a valid string"),
         ({"mentions": ["a"], "k": True}, 422, "k: Input should be a valid integer"),
         ({"mentions": ["a"], "k": "3"}, 422, "k: Input should be a valid integer"),
+        ({"mentions": ["a"], "k": 1.5}, 422, "k: Input should be a valid integer"),
         ({"mentions": ["a"], "threshold": True}, 422, "threshold: Input should be a valid number"),
         ({"mentions": ["a"], "exact": 1}, 422, "exact: Input should be a valid boolean"),
         ({"mentions": ["a"] * 201}, 422, "mentions: at most 200 per request"),
@@ -189,6 +190,10 @@ def test_an_invalid_value_is_reported_in_one_line(
     client: TestClient, body: Any, status: int, error: str
 ) -> None:
     assert error_of(client.post("/v1/link", json=body), status) == error
+
+
+def test_a_whole_number_may_be_written_with_a_decimal_point(bench: Bench) -> None:
+    assert bench.link("cold", k=2.0) == bench.link("cold", k=2)
 
 
 @pytest.mark.parametrize("path", ["/v1/link", "/v1/map"])

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from sapbert.linking.settings import LinkSettings
 from sapbert.service import lookup
+from sapbert.service.json_body import JsonRoute
 from sapbert.service.link_requests import Row, call, link, request_context, require_content_type
 from sapbert.service.linkers import ServedLinker
 from sapbert.service.middleware.limits import http_error
@@ -57,7 +58,7 @@ async def _require_json(request: Request) -> None:
     require_content_type(request, "application/json")
 
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", route_class=JsonRoute)
 
 
 @router.post(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 from pydantic.config import JsonDict
 
 MAX_CANDIDATES = 100
@@ -32,9 +32,18 @@ _MESSAGES = {"string_unicode": "not valid Unicode: a surrogate without its pair"
 """Replacements for messages of pydantic, by type of error."""
 
 FilterValue = Annotated[str, Field(min_length=1, max_length=200)]
-FilterValues = Annotated[list[FilterValue], Field(max_length=MAX_FILTER_VALUES)]
+# Lists fail at their first invalid element: collecting an error for each would take seconds.
+FilterValues = Annotated[list[FilterValue], FailFast(), Field(max_length=MAX_FILTER_VALUES)]
 # Pydantic accepts unpaired surrogates, which cannot be encoded, unless the string has some length bound.
 Mention = Annotated[str, Field(min_length=0)]
+
+
+def _whole(value: object) -> object:
+    """Return 5 for 5.0: JSON has one type of number, and some clients write every number as a float."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_WHOLE = BeforeValidator(_whole)
 
 
 def validation_message(error: Mapping[str, Any], *parents: str) -> str:
@@ -50,7 +59,7 @@ class _Request(BaseModel):
 class LinkOptions(_Request):
     """Options of linking; the same as those of `sapbert link`."""
 
-    k: Annotated[int, Field(ge=1, le=MAX_CANDIDATES, description="Candidates per mention.")] = 5
+    k: Annotated[int, Field(ge=1, le=MAX_CANDIDATES, description="Candidates per mention."), _WHOLE] = 5
     threshold: Annotated[
         float | None,
         Field(ge=-1, le=1, allow_inf_nan=False, description="Drop candidates with a lower score."),
@@ -82,7 +91,7 @@ class LinkRequest(LinkOptions):
     )
 
     mentions: Annotated[
-        list[Mention], Field(min_length=1, description="Texts to link. An empty text is NIL.")
+        list[Mention], FailFast(), Field(min_length=1, description="Texts to link. An empty text is NIL.")
     ]
 
 
@@ -198,7 +207,7 @@ class MapRequest(_Request):
     model_config = ConfigDict(json_schema_extra={"examples": [{"mention": "heart atack", "names": 40}]})
 
     mention: Annotated[str, Field(min_length=1)]
-    names: Annotated[int, Field(ge=2, le=200, description="Number of nearest names.")] = 60
+    names: Annotated[int, Field(ge=2, le=200, description="Number of nearest names."), _WHOLE] = 60
 
 
 class Point(BaseModel):

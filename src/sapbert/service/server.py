@@ -188,7 +188,7 @@ def _app(plan: ServerPlan, state: State) -> ASGIApp:
             load = partial(plan.load, verify=True)
             loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, service.reload, load))
         yield
-        service.batcher.close()
+        service.close()
 
     return create_app(service, lifespan=lifespan)
 

@@ -6,9 +6,12 @@ the old indexes, which are closed after the last of them.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from sapbert.errors import SapbertError
 from sapbert.service.batching import Batcher
@@ -17,6 +20,10 @@ from sapbert.service.middleware.limits import KeyQuota, http_error, key_quotas
 from sapbert.service.middleware.logs import log
 from sapbert.service.middleware.metrics import Metrics
 from sapbert.service.settings import ServiceSettings
+
+_SMALL_BODY: Final = 1 << 16
+"""Bytes that are parsed faster than a thread is started."""
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,6 +66,18 @@ class Service:
         self.buffered_bytes = 0
         """Size of the bodies of requests in progress."""
         self.batcher = Batcher(on_batch=metrics.count_batch)
+        self._parser = ThreadPoolExecutor(1, thread_name_prefix="parsing")
+
+    async def run_parser(self, parse: Callable[[], _Result], *, size: int) -> _Result:
+        """Parse a body of `size` bytes; if it is large, on a thread that parses one body at a time."""
+        if size <= _SMALL_BODY:
+            return parse()
+        return await asyncio.get_running_loop().run_in_executor(self._parser, parse)
+
+    def close(self) -> None:
+        """Let the threads end as soon as they are idle."""
+        self.batcher.close()
+        self._parser.shutdown(wait=False)
 
     def reload(self, load: Callable[[], State]) -> None:
         """Replace the state by the result of `load`; if it fails, keep the old state."""

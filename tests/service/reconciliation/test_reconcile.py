@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from sapbert.linking.linker import Linker
 from sapbert.service.middleware.keys import make_key
 from sapbert.service.reconciliation.routes import MAX_BATCH
-from sapbert.service.settings import KeySettings
+from sapbert.service.settings import KeySettings, Limits
 from sapbert.version import __version__
 from tests.service import schemas
 from tests.service.conftest import MakeBench, error_of
@@ -159,7 +159,10 @@ def test_queries_in_the_url_are_answered(client: TestClient) -> None:
         ({"queries": '{"q0": {"query": "a", "limit": NaN}}'}, 422, "queries.q0.limit: "),
         ({"queries": '{"q0": {"query": "a", "limit": 1e400}}'}, 422, "queries.q0.limit: "),
         ({"queries": '{"q0": {"query": ["a"]}}'}, 422, "queries.q0.query: "),
-        ({"queries": "[" * 20_000}, 400, "queries: "),
+        ({"queries": "[" * 5_000}, 400, "queries: not valid JSON"),
+        ({"queries": "[" * 20_000}, 413, "queries: at most 10,000 values"),
+        ({"queries": '{"q0": {"type": [' + "0," * 20_000 + "0]}}"}, 413, "queries: at most 10,000 values"),
+        ({"queries": '{"q0": {"type": [' + "0," * 9_000 + "0]}}"}, 422, "queries.q0.type.0: "),
         ({"extend": "7"}, 422, "extend: "),
         ({"extend": '{"ids": "x"}'}, 422, "extend.ids: "),
         ({"something": "else"}, 400, "send a form with JSON"),
@@ -170,6 +173,12 @@ def test_an_invalid_form_is_refused(
     client: TestClient, form: dict[str, str], status: int, where: str
 ) -> None:
     assert error_of(client.post("/reconcile", data=form), status).startswith(where)
+
+
+def test_a_form_above_the_limit_is_refused(make_bench: MakeBench) -> None:
+    client = make_bench(limits=Limits()).client
+    answer = client.post("/reconcile", data={"queries": "{}" + " " * (2 << 20)})
+    assert error_of(answer, 413) == "the form may have at most 2,097,152 bytes"
 
 
 def test_a_batch_above_the_limit_is_refused(client: TestClient) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, FailFast, Field, TypeAdapter
 
 from sapbert.curies import parse_curie
 from sapbert.linking.settings import LinkSettings
@@ -38,7 +38,8 @@ def _as_list(value: object) -> object:
 
 
 Id = Annotated[str, BeforeValidator(_id_of)]
-Ids = Annotated[list[Id], BeforeValidator(_as_list)]
+# Lists fail at their first invalid element: collecting an error for each would take seconds.
+Ids = Annotated[list[Id], FailFast(), BeforeValidator(_as_list)]
 Value = Annotated[bool | float | str, BeforeValidator(_id_of)]
 
 
@@ -46,7 +47,7 @@ class PropertyCondition(BaseModel):
     """A property and the values that are accepted for it."""
 
     pid: str
-    v: Annotated[list[Value], BeforeValidator(_as_list)]
+    v: Annotated[list[Value], FailFast(), BeforeValidator(_as_list)]
 
 
 class EntityQuery(BaseModel):
@@ -55,7 +56,7 @@ class EntityQuery(BaseModel):
     query: str = ""
     type: Ids = []
     limit: Annotated[float, Field(ge=1, strict=True, allow_inf_nan=False)] = 5
-    properties: list[PropertyCondition] = []
+    properties: Annotated[list[PropertyCondition], FailFast()] = []
     type_strict: Literal["any", "should", "all"] = "any"
 
     def mention(self) -> str:
@@ -76,11 +77,12 @@ class ExtendedProperty(BaseModel):
 class ExtensionRequest(BaseModel):
     """Concepts and the properties requested for them."""
 
-    ids: list[str]
-    properties: list[ExtendedProperty]
+    ids: Annotated[list[str], FailFast()]
+    properties: Annotated[list[ExtendedProperty], FailFast()]
 
 
-QueryBatch = TypeAdapter(dict[str, EntityQuery])
+QUERY_BATCH = TypeAdapter(dict[str, EntityQuery])
+EXTENSION = TypeAdapter(ExtensionRequest)
 
 
 async def reconcile(

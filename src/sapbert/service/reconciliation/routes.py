@@ -10,7 +10,7 @@ The terms of the protocol (entity, query) are used in this package only.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Query, Request, Response
@@ -18,15 +18,18 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
 from sapbert.service import lookup
+from sapbert.service.json_body import parse_json
 from sapbert.service.link_requests import call, request_context, require_content_type
 from sapbert.service.linkers import ServedLinker
 from sapbert.service.middleware.guard import KEY_PARAMETER, RECONCILE_PATH, RequestContext
 from sapbert.service.middleware.limits import http_error
 from sapbert.service.reconciliation import preview
 from sapbert.service.reconciliation.protocol import (
+    EXTENSION,
     PROPERTIES,
+    QUERY_BATCH,
+    EntityQuery,
     ExtensionRequest,
-    QueryBatch,
     extend,
     reconcile,
     suggest_concepts,
@@ -36,9 +39,13 @@ from sapbert.version import __version__
 
 MAX_BATCH = 100
 """Queries or identifiers per request."""
+_MAX_FORM_BYTES = 2 << 20
+_MAX_VALUES = 100 * MAX_BATCH
+"""JSON values and field names in a form."""
 _MAX_SUGGESTIONS = 20
 _MAX_DEFAULT_TYPES = 50
 _FORM = "application/x-www-form-urlencoded"
+_Field = TypeVar("_Field")
 
 router = APIRouter(prefix=RECONCILE_PATH, include_in_schema=False, default_response_class=JSONResponse)
 Text = Annotated[str, Query(max_length=200)]
@@ -61,10 +68,10 @@ async def manifest_or_answer(request: Request, linker: str | None = None) -> Any
 async def answer_form(request: Request, linker: str | None = None) -> Any:
     """Answer the queries or the data extension request of a form."""
     require_content_type(request, _FORM)
-    try:
-        form = parse_qs((await request.body()).decode(), max_num_fields=20)
-    except ValueError:
-        raise http_error(400, "the form cannot be parsed") from None
+    body = await request.body()
+    if len(body) > _MAX_FORM_BYTES:
+        raise http_error(413, f"the form may have at most {_MAX_FORM_BYTES:,} bytes")
+    form = await request_context(request).service.run_parser(lambda: _parse_form(body), size=len(body))
     return await _answer(request, linker, form)
 
 
@@ -142,29 +149,57 @@ def _text_of_filter(filter: str) -> str:
     return filter.removeprefix("(all ").removesuffix(")")
 
 
+def _parse_form(body: bytes) -> dict[str, list[str]]:
+    try:
+        return parse_qs(body.decode(), max_num_fields=20)
+    except ValueError:
+        raise http_error(400, "the form cannot be parsed") from None
+
+
 async def _answer(request: Request, linker: str | None, form: dict[str, list[str]]) -> Any:
     context = request_context(request)
     served = context.state.linker(linker)
+    parser = context.service.run_parser
     if form.get("queries"):
-        queries = _parse_field(QueryBatch, form, "queries")
-        if len(queries) > MAX_BATCH:
-            raise http_error(413, f"at most {MAX_BATCH} queries per batch")
-        return await reconcile(context, served, queries)
+        text = form["queries"][0].encode(errors="replace")
+        return await reconcile(context, served, await parser(lambda: _parse_queries(text), size=len(text)))
     if form.get("extend"):
-        body = _parse_field(TypeAdapter(ExtensionRequest), form, "extend")
-        if len(body.ids) > MAX_BATCH:
-            raise http_error(413, f"at most {MAX_BATCH} identifiers per batch")
+        text = form["extend"][0].encode(errors="replace")
+        body = await parser(lambda: _parse_extension(text), size=len(text))
         return await call(context, served, lambda: extend(served, body))
     raise http_error(400, "send a form with JSON in the field queries or extend")
 
 
-def _parse_field(schema: TypeAdapter[Any], form: dict[str, list[str]], field: str) -> Any:
+def _parse_queries(text: bytes) -> dict[str, EntityQuery]:
+    content = _parse_object(text, "queries")
+    if len(content) > MAX_BATCH:
+        raise http_error(413, f"at most {MAX_BATCH} queries per batch")
+    return _validate(QUERY_BATCH, content, "queries")
+
+
+def _parse_extension(text: bytes) -> ExtensionRequest:
+    content = _parse_object(text, "extend")
+    if isinstance(content.get("ids"), list) and len(content["ids"]) > MAX_BATCH:
+        raise http_error(413, f"at most {MAX_BATCH} identifiers per batch")
+    return _validate(EXTENSION, content, "extend")
+
+
+def _parse_object(text: bytes, field: str) -> dict[str, Any]:
+    too_many = http_error(413, f"{field}: at most {_MAX_VALUES:,} values and field names")
     try:
-        return schema.validate_json(form[field][0])
+        content = parse_json(text, most=_MAX_VALUES, too_many=too_many)
+    except (ValueError, RecursionError):
+        raise http_error(400, f"{field}: not valid JSON") from None
+    if not isinstance(content, dict):
+        raise http_error(422, f"{field}: Input should be an object")
+    return content
+
+
+def _validate(schema: TypeAdapter[_Field], content: dict[str, Any], field: str) -> _Field:
+    try:
+        return schema.validate_python(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        if first["type"] == "json_invalid":
-            raise http_error(400, f"{field}: not valid JSON") from None
         raise http_error(422, validation_message(first, field)) from None
 
 
