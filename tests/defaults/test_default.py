@@ -161,7 +161,7 @@ def test_mentions_that_are_not_strings_are_refused(home: Path, mentions: Any) ->
 
 @pytest.mark.parametrize("k", [0, 1.5])
 def test_k_is_a_whole_number(home: Path, k: Any) -> None:
-    with pytest.raises(ConfigError, match=f"^k is a whole number, at least 1, got {k}$"):
+    with pytest.raises(ConfigError, match=f"^k is a whole number from 1 to 10,000, got {k}$"):
         api.link("migraine", k=k)
 
 

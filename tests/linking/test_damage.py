@@ -113,6 +113,21 @@ def damaged(file: Path, damage: Callable[[bytes], bytes]) -> Iterator[None]:
         file.write_bytes(whole)
 
 
+def test_one_flipped_bit_of_a_file_of_some_megabytes_is_detected(tmp_path: Path) -> None:
+    names = [(f"x:{number}", f"invented name {number}", "MSH") for number in range(300)]
+    build_index(
+        write(tmp_path / "vocabulary", names, FACTS), NgramEncoder(1024), tmp_path / "index", IndexSettings()
+    )
+    file = tmp_path / "index" / "vectors.npy"
+    content = bytearray(file.read_bytes())
+    assert len(content) > 1 << 20
+    content[-3] ^= 1
+    file.write_bytes(content)
+
+    with pytest.raises(SapbertError, match=r"vectors\.npy does not match its checksum"):
+        open_index(tmp_path / "index")
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_the_error_names_the_damaged_file(index: Path, damage: str) -> None:
     whole = answers(index)

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
@@ -320,10 +321,84 @@ def test_a_damaged_state_is_refused(tmp_path: Path, damage: str) -> None:
         )
 
 
+@pytest.mark.parametrize("name", WRITERS)
+@given(place=st.floats(0, 1, exclude_max=True))
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_flipped_byte_never_changes_the_links(
+    tmp_path_factory: pytest.TempPathFactory, name: str, place: float
+) -> None:
+    folder = tmp_path_factory.mktemp("job")
+    with pytest.raises(KeyboardInterrupt):
+        link_to_file(mentions_from_list(TEXTS), Links(3), WRITERS[name], folder / name, JOB)
+    files = sorted(file for file in (folder / f"{name}.run").iterdir())
+    sizes = [file.stat().st_size for file in files]
+    at = int(place * sum(sizes))
+    damaged = next(number for number in range(len(files)) if at < sum(sizes[: number + 1]))
+    content_before = bytearray(files[damaged].read_bytes())
+    content_before[at - sum(sizes[:damaged])] ^= 1
+    files[damaged].write_bytes(content_before)
+
+    with pytest.raises((ArtifactError, ConfigError)):
+        link_to_file(mentions_from_list(TEXTS), Links(), WRITERS[name], folder / name, JOB, resume=True)
+
+
+def test_links_are_written_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a slow linker batches become small, and what is finished is written before much time passes."""
+    clock = [0.0]
+    monkeypatch.setattr(job, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(job, "BATCH", 16)
+    monkeypatch.setattr(job, "FIRST_BATCH", 2)
+    monkeypatch.setattr(job, "BATCHES_PER_COMMIT", 1000)
+    sizes: list[int] = []
+    written: list[tuple[float, int]] = []
+    save = job._save_state
+
+    def link(rows: Sequence[MentionRow]) -> list[list[Candidate]]:
+        sizes.append(len(rows))
+        clock[0] += len(rows) * (0.01 if len(sizes) < 3 else 4)
+        return Links()(rows)
+
+    def note(folder: Path, state: job.JobState) -> None:
+        written.append((clock[0], state.mentions))
+        save(folder, state)
+
+    monkeypatch.setattr(job, "_save_state", note)
+    link_to_file(mentions_from_list(TEXTS * 3), link, WRITERS["links.csv"], tmp_path / "links.csv", JOB)
+
+    assert sizes[:5] == [2, 8, 16, 1, 1]
+    pauses = [after - before for (before, _), (after, _) in pairwise(written)]
+    assert max(pauses) <= 24
+
+
+def test_many_candidates_are_linked_in_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "MAX_CANDIDATES", 4)
+    monkeypatch.setattr(job, "BATCHES_PER_COMMIT", 1000)
+    commits: list[int] = []
+    save = job._save_state
+
+    def note(folder: Path, state: job.JobState) -> None:
+        commits.append(state.mentions)
+        save(folder, state)
+
+    monkeypatch.setattr(job, "_save_state", note)
+    done: list[int] = []
+    link_to_file(
+        mentions_from_list(TEXTS[:7]),
+        Links(),
+        WRITERS["links.csv"],
+        tmp_path / "links.csv",
+        JOB,
+        on_linked=done.append,
+    )
+
+    assert done == [2, 4, 6, 7]
+    assert commits == [2, 4, 6, 7]
+
+
 def test_truncated_links_are_refused(tmp_path: Path) -> None:
     interrupt(tmp_path / "links.csv")
     (tmp_path / "links.csv.run" / "rows").write_text("short")
-    with pytest.raises(ArtifactError, match="rows was truncated"):
+    with pytest.raises(ArtifactError, match="links do not match their checksum; give --overwrite"):
         link_to_file(
             mentions_from_list(TEXTS), Links(), WRITERS["links.csv"], tmp_path / "links.csv", JOB, resume=True
         )

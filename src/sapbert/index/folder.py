@@ -9,10 +9,10 @@
 | `sparse/` | character n-grams of the names, for a hybrid index (`index.sparse`) |
 | `encoder/` | the encoder that made the vectors, as ONNX |
 
-Opening compares the checksums of small files and the sizes of large ones: reading fifteen million vectors
-would take longer than linking. Of large files, offsets, row numbers and a few vectors are checked, because
-wrong ones would lead to wrong results. Other damage is looked for when something fails (`damage_explained`);
-`sapbert show INDEX` compares all checksums.
+Opening compares the checksums of files up to 256 MB and the sizes of larger ones: reading fifteen million
+vectors would take longer than linking. Of large files, offsets, row numbers and a few vectors are checked,
+because wrong ones would lead to wrong results. Other damage is looked for when something fails
+(`damage_explained`); `sapbert show INDEX` compares all checksums.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from sapbert.protocols import Encoder, Index
 KIND = "index"
 ENTRIES, ENCODER, VOCABULARY = "entries", "encoder", "vocabulary"
 AXES = "axes.npy"
-SMALL = 1 << 20
-"""Largest file whose checksum is compared on opening, in bytes: takes a millisecond or two."""
+SMALL = 1 << 28
+"""Largest file whose checksum is compared on opening, in bytes: 20 ms if it is in the page cache."""
 
 
 def open_index(path: Path, *, threads: int | None = None) -> tuple[Index, NameTable, Manifest]:

@@ -3,10 +3,10 @@
 The job works in a folder next to the target, `OUT.run`; the target appears when it is complete. Links are
 written and synced, then `state.json` is replaced, with the number of mentions written. What was written after
 the last state (before a kill or a full disk) is discarded when the job resumes, so no line is lost, repeated
-or incomplete.
+or incomplete. Links are written at least every half minute; batches of a slow linker are small.
 
-The state contains a digest of all rows linked so far. A resumed job reads these rows again and compares the
-digest, so that it cannot continue with another input.
+The state contains a digest of all rows linked so far and of all links written. A resumed job reads both again
+and compares the digests, so that it continues neither with another input nor after damaged links.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from sapbert.errors import ArtifactError, ConfigError, FormatError, SapbertError
@@ -34,6 +35,12 @@ Link = Callable[[Sequence[MentionRow]], Sequence[Sequence[Candidate]]]
 OnLinked = Callable[[int], None]
 """Called with the number of mentions linked so far."""
 BATCHES_PER_COMMIT = 8
+SECONDS_PER_COMMIT = 20.0
+SECONDS_PER_BATCH = 5.0
+FIRST_BATCH = 32
+"""Mentions in the first batch of a job, before the speed is known."""
+MAX_CANDIDATES = 1 << 18
+"""Candidates in memory, about 100 MB."""
 _STATE = "state.json"
 
 
@@ -47,19 +54,35 @@ class JobState:
     """Number of mentions whose links are on disk."""
     digest: str = ""
     """Digest of their rows."""
-    position: int = 0
-    """Position of the writer after their links."""
+    commits: Sequence[tuple[int, str]] = ()
+    """Position of the writer after each commit, and the digest of the links written in it."""
+
+    @property
+    def position(self) -> int:
+        """Position of the writer after all links."""
+        return self.commits[-1][0] if self.commits else 0
 
 
-def link_batches(mentions: Iterator[MentionRow], link: Link, *, before: int = 0) -> Iterator[Batch]:
-    """Link mentions in batches; `before` is the number of mentions already linked."""
-    while rows := list(islice(mentions, BATCH)):
+def link_batches(
+    mentions: Iterator[MentionRow], link: Link, *, k: int, before: int = 0, first: int = BATCH
+) -> Iterator[Batch]:
+    """Link mentions in batches; `before` is the number of mentions already linked.
+
+    The `first` batch may be small; the others take some seconds and have a limited number of candidates.
+    """
+    most = max(1, min(BATCH, MAX_CANDIDATES // k))
+    size = min(first, most)
+    while rows := list(islice(mentions, size)):
+        start = monotonic()
         linked = link(rows)
+        seconds = monotonic() - start
         yield [
             LinkedMention(number, row.mention, row.row, candidates)
             for number, (row, candidates) in enumerate(zip(rows, linked, strict=True), before + 1)
         ]
         before += len(rows)
+        fitting = size * SECONDS_PER_BATCH / max(seconds, 1e-6)
+        size = max(1, int(min(most, 4 * size, fitting)))
 
 
 def link_to_file(
@@ -75,13 +98,14 @@ def link_to_file(
 ) -> int:
     """Link all mentions, write them to `target` and return their number.
 
-    `job` contains the settings as JSON values; a job can only be resumed with equal settings.
+    `job` contains the settings as JSON values, among them `k`; a job can only be resumed with equal settings.
     """
     with _run_folder(target, resume=resume, overwrite=overwrite) as folder:
         run = _Run(folder, writer, _load_state(folder, job))
         rows = run.skip_done(mentions.rows)
         try:
-            for batch in link_batches(rows, link, before=run.status.state.mentions):
+            before = run.status.state.mentions
+            for batch in link_batches(rows, link, k=job["k"], before=before, first=FIRST_BATCH):
                 run.add(batch)
                 on_linked(batch[-1].number)
         except BaseException:
@@ -139,6 +163,20 @@ class _Run:
         self.status = _Status(state, hashlib.blake2b(digest_size=16), [])
         self._folder = folder
         self._writer = writer
+        self._last_commit = monotonic()
+        self._check_links()
+
+    def _check_links(self) -> None:
+        """Compare the links written by an interrupted job with their digests."""
+        start = 0
+        for stop, digest in self.status.state.commits:
+            with _os_errors_explained(self._folder, JobState(job={})):
+                if self._writer.digest(self._folder, start, stop) != digest:
+                    raise ArtifactError(
+                        f"{self._folder} is damaged: links do not match their checksum; "
+                        "give --overwrite to start over"
+                    )
+            start = stop
 
     def skip_done(self, rows: Iterator[MentionRow]) -> Iterator[MentionRow]:
         """Skip the rows that are already linked, after checking that they are the same."""
@@ -154,8 +192,14 @@ class _Run:
 
     def add(self, batch: Batch) -> None:
         """Add a batch; several are committed together."""
-        self.status.pending.append(batch)
-        if len(self.status.pending) >= BATCHES_PER_COMMIT:
+        pending = self.status.pending
+        pending.append(batch)
+        candidates = sum(len(linked.candidates) for batch in pending for linked in batch)
+        if (
+            len(pending) >= BATCHES_PER_COMMIT
+            or candidates >= MAX_CANDIDATES
+            or monotonic() - self._last_commit >= SECONDS_PER_COMMIT
+        ):
             self.commit()
 
     def commit(self) -> None:
@@ -167,9 +211,16 @@ class _Run:
         number = batches[-1][-1].number if batches else old.mentions
         with _os_errors_explained(self._folder, old):
             position = self._writer.write(self._folder, old.position, batches)
-            new = JobState(job=old.job, mentions=number, digest=digest.hexdigest(), position=position)
+            written = self._writer.digest(self._folder, old.position, position)
+            new = JobState(
+                job=old.job,
+                mentions=number,
+                digest=digest.hexdigest(),
+                commits=[*old.commits, (position, written)],
+            )
             _save_state(self._folder, new)
         self.status = _Status(new, digest, [])
+        self._last_commit = monotonic()
 
 
 @contextmanager
@@ -213,20 +264,28 @@ def _run_folder(target: Path, *, resume: bool, overwrite: bool) -> Iterator[Path
 def _load_state(folder: Path, job: Mapping[str, Any]) -> JobState:
     settings = json.loads(json.dumps(job))
     try:
-        state = JobState(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
+        content = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+        if content.pop("checksum") != _checksum(content):
+            raise ValueError("it does not match its own checksum")
+        state = JobState(**content)
     except FileNotFoundError:
         return JobState(job=settings)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
         raise ArtifactError(f"{folder / _STATE} is damaged; give --overwrite to start over") from error
     if changed := changed_values(state.job, settings):
         raise ConfigError(f"{folder} contains a job with other settings: {changed}")
     return state
 
 
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+
+
 def _save_state(folder: Path, state: JobState) -> None:
+    content = asdict(state)
     new = folder / f"{_STATE}.new"
     with open(new, "w", encoding="utf-8") as file:
-        json.dump(asdict(state), file, ensure_ascii=False)
+        json.dump({**content, "checksum": _checksum(content)}, file, ensure_ascii=False)
         file.flush()
         os.fsync(file.fileno())
     new.replace(folder / _STATE)

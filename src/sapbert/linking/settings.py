@@ -11,12 +11,15 @@ from typing import Annotated
 from sapbert.errors import ConfigError
 from sapbert.options import Option
 
+MAX_K = 10_000
+"""Most candidates per mention; memory is proportional to them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
     """How mentions are linked; every field is also an option of `sapbert link`."""
 
-    k: Annotated[int, Option(flags=("--k", "-k"), min=1)] = 5
+    k: Annotated[int, Option(flags=("--k", "-k"), min=1, max=MAX_K)] = 5
     """Candidates per mention."""
     exact: bool = True
     """Rank names equal to the mention before all others; case and repeated spaces do not matter."""
@@ -33,8 +36,8 @@ class LinkSettings:
     """Only concepts whose id has this prefix, such as `mesh`."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.k, Integral) or self.k < 1:
-            raise ConfigError(f"k is a whole number, at least 1, got {self.k}")
+        if not isinstance(self.k, Integral) or not 1 <= self.k <= MAX_K:
+            raise ConfigError(f"k is a whole number from 1 to {MAX_K:,}, got {self.k}")
         if self.threshold is not None and not -1 <= self.threshold <= 1:
             raise ConfigError(f"threshold is a cosine between -1 and 1, got {self.threshold}")
 

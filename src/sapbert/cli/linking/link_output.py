@@ -143,7 +143,7 @@ def print_links(task: Task) -> None:
     """Print links batch by batch."""
     from sapbert.linking.job import link_batches
 
-    batches = link_batches(task.source.rows, task.answer)
+    batches = link_batches(task.source.rows, task.answer, k=task.settings.k)
     if task.kind == LinkFormat.TABLE:
         for batch in batches:
             _print_table(batch)

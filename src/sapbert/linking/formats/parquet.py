@@ -5,6 +5,7 @@ Columns copied from a Parquet input keep their type; columns from other inputs a
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,12 @@ class ParquetWriter:
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
         return position + 1
+
+    def digest(self, folder: Path, start: int, stop: int) -> str:
+        """Return a digest of one part."""
+        assert stop == start + 1
+        with open(_part(folder, start), "rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
 
     def finish(self, folder: Path, position: int, target: Path) -> None:
         """Concatenate the parts."""

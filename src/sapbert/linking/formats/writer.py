@@ -6,17 +6,18 @@ valid, is part of the state of the job.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sapbert.errors import ArtifactError
 from sapbert.linking.formats.linked_mention import LinkedMention
 from sapbert.linking.formats.text import TextFormat
 
 _FILE = "rows"
+_PIECE = 1 << 20
 
 Batch = list[LinkedMention]
 
@@ -26,6 +27,10 @@ class LinkWriter(Protocol):
 
     def write(self, folder: Path, position: int, batches: Sequence[Batch]) -> int:
         """Write batches after `position`, replacing what is there; sync; return the new position."""
+        ...
+
+    def digest(self, folder: Path, start: int, stop: int) -> str:
+        """Return a digest of what one call of `write` wrote between two positions."""
         ...
 
     def finish(self, folder: Path, position: int, target: Path) -> None:
@@ -45,14 +50,21 @@ class TextWriter:
         if position == 0:
             texts.insert(0, self.format.header())
         with open(folder / _FILE, "r+b" if position else "wb") as file:
-            if file.seek(0, os.SEEK_END) < position:
-                raise ArtifactError(f"{folder / _FILE} was truncated; give --overwrite to start over")
             file.truncate(position)
             file.seek(position)
             file.writelines(text.encode(errors="replace") for text in texts)
             file.flush()
             os.fsync(file.fileno())
             return file.tell()
+
+    def digest(self, folder: Path, start: int, stop: int) -> str:
+        """Return a digest of the bytes between two positions."""
+        digest = hashlib.blake2b(digest_size=16)
+        with open(folder / _FILE, "rb") as file:
+            file.seek(start)
+            while piece := file.read(min(stop - file.tell(), _PIECE)):
+                digest.update(piece)
+        return digest.hexdigest()
 
     def finish(self, folder: Path, position: int, target: Path) -> None:
         """Move the file to `target`."""
