@@ -9,6 +9,7 @@ import warnings
 import xml.etree.ElementTree as ET
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 import pytest
@@ -70,6 +71,21 @@ def test_a_term_becomes_a_concept_with_names_types_xrefs_and_aliases(read: Read)
     assert concept.types == ()
 
 
+def test_parents_and_definitions_are_read(read: Read) -> None:
+    vocabulary = read(lambda writer, inputs: read_obo(ifo("obo"), writer, inputs, OboSettings()))
+
+    assert vocabulary.parent_links.collect().rows() == [
+        ("ifo:0000002", "ifo:0000001", "is_a"),
+        ("ifo:0000003", "ifo:0000002", "is_a"),
+        ("ifo:0000005", "ifo:0000001", "is_a"),
+        ("ifo:0000005", "ifo:0000002", "part_of"),
+    ]
+    assert vocabulary.definitions.collect().rows() == [
+        ("ifo:0000002", 'An elbow that "rings" when touched.', "en", "ifo"),
+        ("ifo:0000005", "A cough, soft as velvet.", "en", "ifo"),
+    ]
+
+
 def test_only_a_namespace_that_is_not_the_default_is_a_type(read: Read) -> None:
     vocabulary = read(lambda writer, inputs: read_obo(ifo("obo"), writer, inputs, OboSettings()))
 
@@ -123,8 +139,23 @@ def test_an_unknown_scope_is_refused_with_the_known_ones() -> None:
 # What others make of the same files.
 
 
-def by_pronto(path: Path) -> tuple[set[Row], set[tuple[str, str]]]:
-    """Names with scopes of all live terms, and their alt ids and predecessors, as pronto reads them."""
+CONDITIONAL = ("ifo:0000003", "ifo:0000001")
+"""A parent with the modifier `gci_relation`, which pronto ignores."""
+
+
+class ByPronto(NamedTuple):
+    """An ontology as pronto reads it: live terms only."""
+
+    names: set[Row]
+    """With scopes."""
+    aliases: set[tuple[str, str]]
+    """Alternative ids and predecessors."""
+    parents: set[tuple[str, str]]
+    """By is_a only."""
+    definitions: dict[str, str]
+
+
+def by_pronto(path: Path) -> ByPronto:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         terms = list(Ontology(str(path)).terms())
@@ -138,16 +169,33 @@ def by_pronto(path: Path) -> tuple[set[Row], set[tuple[str, str]]]:
         aliases = {(curies[term.id], alias.lower()) for term in live for alias in term.alternate_ids}
         replaced = ((new.id, old.id) for old in terms for new in old.replaced_by)
         aliases |= {(curies[new], old.lower()) for new, old in replaced if new in curies}
-    return {(*key, SCOPES[min(found)]) for key, found in scopes.items()}, aliases
+        parents = {
+            (curies[term.id], curies[parent.id])
+            for term in live
+            for parent in term.superclasses(distance=1, with_self=False)
+            if term.name is not None
+        }
+        definitions = {curies[term.id]: tidy(term.definition) for term in live if term.definition}
+    names = {(*key, SCOPES[min(found)]) for key, found in scopes.items()}
+    return ByPronto(names, aliases, parents, definitions)
+
+
+def assert_equals_pronto(vocabulary: Vocabulary, path: Path) -> None:
+    expected = by_pronto(path)
+    assert rows(vocabulary) == expected.names
+    assert set(vocabulary.aliases.collect().iter_rows()) == expected.aliases
+    is_a = vocabulary.parent_links.filter(pl.col("relation") == "is_a")
+    found = set(is_a.select("concept_id", "parent_id").collect().iter_rows())
+    assert found == expected.parents - {CONDITIONAL}
+    definitions = vocabulary.definitions.select("concept_id", "text").collect()
+    assert dict(definitions.iter_rows()) == expected.definitions
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_names_scopes_and_alt_ids_equal_those_of_pronto(read: Read, format: str) -> None:
+def test_the_three_formats_equal_what_pronto_reads(read: Read, format: str) -> None:
     vocabulary = read(lambda writer, inputs: read_obo(ifo(format), writer, inputs, ALL_SCOPES))
 
-    names, aliases = by_pronto(ifo(format))
-    assert rows(vocabulary) == names
-    assert set(vocabulary.aliases.collect().iter_rows()) == aliases
+    assert_equals_pronto(vocabulary, ifo(format))
 
 
 @pytest.mark.shared_data
@@ -165,9 +213,9 @@ def test_hpo_equals_pronto_and_the_published_table(read: Read, shared_data: Path
     assert vocabulary.manifest.counts["obsolete terms dropped"] == 450
     found = vocabulary.names.select("concept_id", "name", "preferred").collect()
     assert set(found.iter_rows()) == set(table.iter_rows())
-    names, aliases = by_pronto(path)
-    assert rows(vocabulary) == names
-    assert set(vocabulary.aliases.collect().iter_rows()) == aliases
+    assert_equals_pronto(vocabulary, path)
+    counts = vocabulary.manifest.counts
+    assert (counts["parents"], counts["definitions"], counts["roots"]) == (23_392, 16_449, 1)
 
 
 @pytest.mark.shared_data

@@ -4,7 +4,8 @@ The format is detected from the content, because file names are unreliable.
 
 OBO text consists of stanzas of `tag: value` lines. Blocks are split between stanzas, so they can be parsed in
 parallel: a column of lines, the stanza of a line by counting headers, tags and values by regular expressions.
-Of a `[Term]`, the id, name, synonyms, xrefs, alt_ids, namespace, is_obsolete and replaced_by are read.
+Of a `[Term]`, the id, name, synonyms, xrefs, alt_ids, namespace, is_obsolete, replaced_by, def, is_a and
+part_of are read.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ _VALUES = {
     "is_obsolete": "obsolete",
     "replaced_by": "successor",
 }
+_TEXT = r'^"((?:[^"\\]|\\.)*)"'
+_PARENT = r"^(?:(?:part_of|BFO:0000050)\s+)?([^\s{!]+)\s*(?:[{!]|$)"
+"""A class, or `part_of` and a class; other relationships have another word before the class."""
+_CONDITIONAL = "gci_relation"
+"""A modifier of parents that only some members of a class have."""
 _CONTINUED = re.compile(rb"^(?:(?:[^\\\r\n]|\\[^\r\n])*\\\r?\n)+[^\n]*", re.MULTILINE)
 
 
@@ -148,7 +154,8 @@ def _parse(block: _Block, name: str) -> _Stanzas:
     header = lines.filter((pl.col("stanza") == 0) & (pl.col("tag") == "default-namespace"))
     default = header.select(_plain(pl.col("value"))).to_series()
     namespace = default[0] if header.height else None
-    return _Stanzas(ids["id"], pl.concat([_values(rows), synonyms]), namespace, errors)
+    statements = pl.concat([_values(rows), synonyms, _parents(rows), _definitions(rows)])
+    return _Stanzas(ids["id"], statements, namespace, errors)
 
 
 def _join_lines(match: re.Match[bytes]) -> bytes:
@@ -248,6 +255,25 @@ def _synonyms(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     problem = pl.format("cannot read the synonym {}", pl.col("value").str.head(80))
     good = synonyms.drop_nulls("synonym").with_columns(tag="scope", value="synonym")
     return _statements(good), _problems(bad, problem, 'it must look like synonym: "text" EXACT []')
+
+
+def _parents(rows: pl.DataFrame) -> pl.DataFrame:
+    tag, value = pl.col("tag"), pl.col("value")
+    links = rows.filter(
+        tag.is_in(["is_a", "relationship"]), ~value.str.contains(_CONDITIONAL, literal=True)
+    ).with_columns(
+        tag=pl.when(tag == "is_a").then(tag).otherwise(pl.lit("part_of")),
+        value=_unescape(value.str.extract(_PARENT)),
+    )
+    return _statements(links.drop_nulls("value"))
+
+
+def _definitions(rows: pl.DataFrame) -> pl.DataFrame:
+    defined = rows.filter(pl.col("tag") == "def")
+    texts = defined.with_columns(
+        tag=pl.lit("definition"), value=_unescape(pl.col("value").str.extract(_TEXT))
+    )
+    return _statements(texts.drop_nulls("value"))
 
 
 def _statements(rows: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,7 @@ import polars as pl
 
 from sapbert.errors import FormatError
 from sapbert.vocab.input_files import InputFile, InputReader
-from sapbert.vocab.readers.ontology import ANNOTATIONS, DEFAULT_NAMESPACE, Ontology
+from sapbert.vocab.readers.ontology import ANNOTATIONS, DEFAULT_NAMESPACE, PART_OF, Ontology
 
 _PAIRS = pl.List(pl.Struct({"pred": pl.String, "val": pl.String}))
 _META = pl.Struct(
@@ -22,10 +22,13 @@ _META = pl.Struct(
         "synonyms": _PAIRS,
         "xrefs": pl.List(pl.Struct({"val": pl.String})),
         "basicPropertyValues": _PAIRS,
+        "definition": pl.Struct({"val": pl.String}),
     }
 )
 _NODE = pl.Struct({"id": pl.String, "lbl": pl.String, "type": pl.String, "meta": _META})
-_GRAPH = pl.Struct({"nodes": pl.List(_NODE), "meta": _META})
+_EDGE = pl.Struct({"sub": pl.String, "pred": pl.String, "obj": pl.String})
+_GRAPH = pl.Struct({"nodes": pl.List(_NODE), "edges": pl.List(_EDGE), "meta": _META})
+_RELATIONS = {"is_a": "is_a", PART_OF: "part_of"}
 _SYNONYMS = {iri.rpartition("#")[2]: tag for iri, tag in ANNOTATIONS.items() if iri.endswith("Synonym")}
 
 
@@ -40,7 +43,8 @@ def read_obograph(source: InputFile, inputs: InputReader, ontology: Ontology) ->
     for number in classes.filter(pl.col("id").is_null())["number"]:
         inputs.reject_row(FormatError(source.name, None, f"node {number} has no id"))
     classes = classes.drop_nulls("id").drop("number", "type").with_row_index("concept")
-    ontology.add(classes["id"], _statements(classes, source.name, inputs))
+    statements = [_statements(classes, source.name, inputs), _parents(classes, graphs)]
+    ontology.add(classes["id"], pl.concat(statements).with_columns(language=pl.lit(None, dtype=pl.String)))
 
 
 def _graphs(data: bytes, name: str) -> pl.DataFrame:
@@ -83,8 +87,18 @@ def _statements(classes: pl.DataFrame, name: str, inputs: InputReader) -> pl.Dat
         xrefs.select("concept", tag=pl.lit("xref"), value=pl.col("value").struct.field("val")),
         properties.select("concept", tag=pl.col("pred").replace_strict(ANNOTATIONS), value="val"),
         obsolete.with_columns(tag=pl.lit("obsolete"), value=pl.lit("true")),
+        classes.select(
+            "concept", tag=pl.lit("definition"), value=meta.field("definition").struct.field("val")
+        ),
     ]
-    return pl.concat(parts).with_columns(language=pl.lit(None, dtype=pl.String))
+    return pl.concat(parts)
+
+
+def _parents(classes: pl.DataFrame, graphs: pl.DataFrame) -> pl.DataFrame:
+    edges = graphs.select(pl.col("edges").explode()).drop_nulls().unnest("edges")
+    related = edges.filter(pl.col("pred").is_in(list(_RELATIONS)))
+    owned = related.join(classes.select("concept", sub="id").unique("sub", keep="first"), on="sub")
+    return owned.select("concept", tag=pl.col("pred").replace_strict(_RELATIONS), value="obj")
 
 
 def _synonyms(classes: pl.DataFrame, name: str, inputs: InputReader) -> pl.DataFrame:

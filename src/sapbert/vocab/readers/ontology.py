@@ -24,7 +24,8 @@ RANKS = {"name": 2, "second name": 1}
 """Tags of names that can be preferred: `rdfs:label` has precedence over `skos:prefLabel`."""
 STATEMENTS = {"concept": pl.UInt32, "tag": pl.String, "value": pl.String, "language": pl.String}
 """Columns of statements: `concept` is a row of the accompanying ids, `tag` a scope, a key of `RANKS`, `xref`,
-`alias`, `namespace`, `obsolete` or `successor`; a null language is English."""
+`alias`, `namespace`, `obsolete`, `successor`, `definition`, `is_a` or `part_of`; a null language is
+English."""
 _OBO = "http://www.geneontology.org/formats/oboInOwl#"
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
 ANNOTATIONS = {
@@ -40,10 +41,14 @@ ANNOTATIONS = {
     f"{_OBO}hasAlternativeId": "alias",
     f"{_OBO}hasOBONamespace": "namespace",
     "http://purl.obolibrary.org/obo/IAO_0100001": "successor",
+    "http://purl.obolibrary.org/obo/IAO_0000115": "definition",
+    "http://www.ebi.ac.uk/efo/definition": "definition",
+    f"{_SKOS}definition": "definition",
 }
 """IRI of an annotation property → its tag."""
 DEFAULT_NAMESPACE = f"{_OBO}default-namespace"
 _PURL = "http://purl.obolibrary.org/obo/"
+PART_OF = f"{_PURL}BFO_0000050"
 _IRI = r"^.*[/#]([A-Za-z][A-Za-z0-9.\-]*(?:_[A-Za-z]+)*)_([^/#_\s]*[0-9][^/#_\s]*)$"
 
 
@@ -81,6 +86,9 @@ class Ontology:
         replaced = rows.filter(pl.col("tag") == "successor")
         successors = replaced.select(concept_id=concept_curies(replaced["value"]), alias="concept_id")
         self._writer.add_facts("aliases", successors)
+        self._add_parents(rows.filter(pl.col("tag").is_in(["is_a", "part_of"])))
+        definitions = rows.filter(pl.col("tag") == "definition").rename({"value": "text"})
+        self._writer.add_definitions(definitions.with_columns(language=_language(), source=_source()))
         namespaces = rows.filter(pl.col("tag") == "namespace")
         self._namespaces.append(namespaces.select("concept_id", type="value"))
 
@@ -116,6 +124,11 @@ class Ontology:
         self._counts["xrefs without a CURIE dropped"] += rows.height - xrefs.height
         self._writer.add_facts("xrefs", xrefs)
 
+    def _add_parents(self, rows: pl.DataFrame) -> None:
+        parents = rows.with_columns(parent_id=concept_curies(rows["value"]), relation="tag")
+        # The common superclass of everything, owl:Thing, has no CURIE.
+        self._writer.add_facts("parents", parents.drop_nulls("parent_id"))
+
     def _refuse(self) -> None:
         if self._no_curie:
             raise FormatError(
@@ -131,15 +144,22 @@ def _names(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the names in every scope, with the columns of the writer."""
     tag = pl.col("tag")
     is_name = tag.is_in([*RANKS, *SCOPES]) & pl.col("value").str.contains(r"\S")
-    language = pl.col("language").str.extract("^([A-Za-z]{2,})").str.to_lowercase()
     return rows.filter(is_name).select(
         "concept_id",
         name="value",
         rank=tag.replace_strict(RANKS, default=0, return_dtype=pl.Int32),
-        language=language.fill_null("en"),
-        source=pl.col("concept_id").str.extract("^([^:]*)"),
+        language=_language(),
+        source=_source(),
         scope=pl.when(tag.is_in(SCOPES)).then(tag).otherwise(pl.lit("exact")),
     )
+
+
+def _language() -> pl.Expr:
+    return pl.col("language").str.extract("^([A-Za-z]{2,})").str.to_lowercase().fill_null("en")
+
+
+def _source() -> pl.Expr:
+    return pl.col("concept_id").str.extract("^([^:]*)")
 
 
 def concept_curies(ids: pl.Series) -> pl.Series:

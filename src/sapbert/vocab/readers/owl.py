@@ -17,7 +17,7 @@ import polars as pl
 
 from sapbert.errors import FormatError
 from sapbert.vocab.input_files import InputFile, InputReader
-from sapbert.vocab.readers.ontology import ANNOTATIONS, DEFAULT_NAMESPACE, STATEMENTS, Ontology
+from sapbert.vocab.readers.ontology import ANNOTATIONS, DEFAULT_NAMESPACE, PART_OF, STATEMENTS, Ontology
 
 ROWS_PER_BATCH = 200_000
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
@@ -34,6 +34,10 @@ def _element_name(iri: str) -> str:
 _TAGS = {_element_name(iri): tag for iri, tag in ANNOTATIONS.items()}
 _CLASS = _element_name(f"{_OWL}Class")
 _ONTOLOGY = _element_name(f"{_OWL}Ontology")
+_SUBCLASS = _element_name("http://www.w3.org/2000/01/rdf-schema#subClassOf")
+_RESTRICTION = _element_name(f"{_OWL}Restriction")
+_ON_PROPERTY = _element_name(f"{_OWL}onProperty")
+_SOME_OF = _element_name(f"{_OWL}someValuesFrom")
 _DEPRECATED = _element_name(f"{_OWL}deprecated")
 _DEFAULT_NAMESPACE = _element_name(DEFAULT_NAMESPACE)
 
@@ -77,6 +81,8 @@ class _PendingClasses:
             if tag := _TAGS.get(child.tag):
                 value = child.get(f"{_RDF}resource") or child.text
                 self.rows.append((concept, tag, value, child.get(_LANGUAGE)))
+            elif child.tag == _SUBCLASS:
+                self.rows.append((concept, *_parent(child), None))
             elif child.tag == _DEPRECATED and (child.text or "").strip() in ("true", "1"):
                 self.rows.append((concept, "obsolete", "true", None))
 
@@ -84,6 +90,18 @@ class _PendingClasses:
         """Add everything to the ontology."""
         statements = pl.DataFrame(self.rows, schema=STATEMENTS, orient="row")
         ontology.add(pl.Series(self.ids, dtype=pl.String), statements)
+
+
+def _parent(subclass: ET.Element) -> tuple[str, str | None]:
+    """Return the relation and the IRI of a parent; None for any other expression."""
+    if iri := subclass.get(f"{_RDF}resource"):
+        return "is_a", iri
+    restriction = subclass.find(_RESTRICTION)
+    if restriction is None:
+        return "is_a", None
+    prop, filler = restriction.find(_ON_PROPERTY), restriction.find(_SOME_OF)
+    is_part = prop is not None and prop.get(f"{_RDF}resource") == PART_OF
+    return "part_of", filler.get(f"{_RDF}resource") if is_part and filler is not None else None
 
 
 def _root_children(stream: BinaryIO, name: str) -> Iterator[ET.Element]:
