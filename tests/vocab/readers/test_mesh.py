@@ -93,6 +93,33 @@ def test_a_supplementary_record_has_the_letter_of_its_class(read: Read) -> None:
     assert "3-hydroxy-\u03b1-glimmeric acid" in names(concept(vocabulary, "mesh:C990001"))
 
 
+def test_tree_numbers_and_headings_are_parents_and_scope_notes_definitions(
+    read: Read, tmp_path: Path
+) -> None:
+    trees = {"D1": "C01", "D2": "C01.100", "D3": "C01.100.200", "D4": "C02.300"}
+    path = write_desc(tmp_path / "d.xml", *(record(ui, ui=ui, number=trees[ui]) for ui in trees))
+    vocabulary = mesh(read, path)
+
+    assert vocabulary.ancestors("mesh:D3") == ("mesh:D2", "mesh:D1")
+    assert vocabulary.parent_links.collect().rows() == [
+        ("mesh:D2", "mesh:D1", "broader"),
+        ("mesh:D3", "mesh:D2", "broader"),
+    ]
+    assert vocabulary.manifest.counts["tree numbers without a parent"] == 1
+
+    both = mesh(read, MESH)
+    assert both.parents("mesh:C990001") == ("mesh:D990002",)
+    assert concept(both, "mesh:D990001").definition == "An invented fever that makes the <skin> shine."
+
+
+def test_at_concept_level_a_narrower_concept_is_below_the_preferred_one(read: Read) -> None:
+    vocabulary = mesh(read, DESC, level="concept")
+
+    assert vocabulary.parents("mesh:M9900002") == ("mesh:M9900001",)
+    assert vocabulary.parents("mesh:M9900003") == ()
+    assert concept(vocabulary, "mesh:M9900001").definition is not None
+
+
 def test_permuted_terms_are_dropped_and_counted_unless_kept(read: Read) -> None:
     without, with_them = mesh(read, DESC), mesh(read, DESC, keep_permuted=True)
 

@@ -4,8 +4,9 @@ MeSH has three levels: a record contains concepts, and a concept contains terms.
 synonyms; those of the other concepts of a record are narrower, broader or related, which becomes their scope.
 PubMed is indexed by records, so a record is a concept here unless `level` says otherwise.
 
-Supplementary records are in no tree. Their class is mapped to the letter of the matching tree, so that a
-filter for diseases (`C`) includes the rare ones.
+A tree number says what is above a record: `C10.228` is below `C10`. Supplementary records are in no tree.
+Their class is mapped to the letter of the matching tree, so that a filter for diseases (`C`) includes the
+rare ones, and the headings they are mapped to are their parents. Scope notes are definitions.
 
 The files have up to 700 MB and are streamed; each record is freed after it was read.
 """
@@ -24,7 +25,7 @@ import polars as pl
 from sapbert.errors import FormatError
 from sapbert.vocab.input_files import InputFile, InputReader, Release
 from sapbert.vocab.readers.settings import MeshSettings
-from sapbert.vocab.schema import ALIASES, TYPES, XREFS
+from sapbert.vocab.schema import ALIASES, DEFINITIONS, TYPES, XREFS
 from sapbert.vocab.writer import VocabularyWriter
 
 TREES = {
@@ -79,6 +80,7 @@ def read_mesh(path: Path, writer: VocabularyWriter, inputs: InputReader, setting
                 _add_concepts(record, pending, inputs)
             pending.flush(at_least=_ROWS_PER_FRAME)
     pending.flush()
+    pending.add_parents()
 
 
 def _find_sources(release: Release) -> list[InputFile]:
@@ -127,8 +129,17 @@ class _Record:
             # The document type declares chemicals as the default class; the parser does not load it.
             letter = CLASS_TREES.get(self.element.get("SCRClass", "1"))
             return {letter} if letter else set()
+        return {number[:1] for number in self.tree_numbers()}
+
+    def tree_numbers(self) -> list[str]:
+        """Places of the record in the trees."""
         numbers = self.element.iterfind("TreeNumberList/TreeNumber")
-        return {number.text.strip()[:1] for number in numbers if number.text and number.text.strip()}
+        return [number.text.strip() for number in numbers if number.text and number.text.strip()]
+
+    def headings(self) -> list[str]:
+        """Descriptors that a supplementary record is mapped to; `*` marks the main ones."""
+        found = self.element.iterfind("HeadingMappedToList/HeadingMappedTo/DescriptorReferredTo/DescriptorUI")
+        return [f"mesh:{ui.text.strip().lstrip('*')}" for ui in found if ui.text and ui.text.strip(" *")]
 
 
 def _records(source: InputFile, inputs: InputReader) -> Iterator[_Record]:
@@ -179,6 +190,9 @@ class _PendingRows:
         self._settings = settings
         self._names: list[tuple[str, str, int, str, str]] = []
         self._facts: dict[str, list[tuple[str, str]]] = {"types": [], "xrefs": [], "aliases": []}
+        self._definitions: list[tuple[str, str, str, str]] = []
+        self._tree_numbers: list[tuple[str, str]] = []
+        self._parents: list[tuple[str, str]] = []
 
     def add_terms(self, id: str, concept: ET.Element, flag: str, language: str, scope: str) -> None:
         """Add the terms of a MeSH concept as names of `id`; the one with `flag` is preferred."""
@@ -193,6 +207,30 @@ class _PendingRows:
         """Add rows to `types`, `xrefs` or `aliases`."""
         self._facts[table].extend((id, value) for value in values)
 
+    def add_definition(self, id: str, concept: ET.Element, language: str) -> None:
+        """Add the scope note of a MeSH concept, if it has one."""
+        if note := concept.findtext("ScopeNote"):
+            self._definitions.append((id, note, language, "mesh"))
+
+    def add_places(self, id: str, record: _Record) -> None:
+        """Add what is known about the parents of `id`, which stands for `record`."""
+        self._tree_numbers.extend((id, number) for number in record.tree_numbers())
+        self._parents.extend((id, heading) for heading in record.headings())
+
+    def add_parent(self, id: str, parent: str) -> None:
+        """Add one parent."""
+        self._parents.append((id, parent))
+
+    def add_parents(self) -> None:
+        """Pass the parents to the writer; tree numbers can be resolved only after all records were read."""
+        places = _frame(self._tree_numbers, {"concept_id": pl.String, "number": pl.String})
+        below = places.with_columns(number=pl.col("number").str.extract(r"^(.*)\.[^.]*$")).drop_nulls()
+        found = below.join(places.select("number", parent_id="concept_id"), on="number", how="left")
+        self._writer.count("tree numbers without a parent", found["parent_id"].null_count())
+        stated = _frame(self._parents, {"concept_id": pl.String, "parent_id": pl.String})
+        parents = pl.concat([found.select(stated.columns), stated]).with_columns(relation=pl.lit("broader"))
+        self._writer.add_facts("parents", parents)
+
     def flush(self, *, at_least: int = 1) -> None:
         """Pass the rows to the writer if there are at least `at_least` names."""
         if len(self._names) < at_least:
@@ -203,6 +241,8 @@ class _PendingRows:
         for table, schema in (("types", TYPES), ("xrefs", XREFS), ("aliases", ALIASES)):
             self._writer.add_facts(table, _frame(self._facts[table], schema))
             self._facts[table] = []
+        self._writer.add_definitions(_frame(self._definitions, DEFINITIONS))
+        self._definitions = []
 
 
 def _frame(rows: list[tuple[Any, ...]], schema: Mapping[str, Any]) -> pl.DataFrame:
@@ -222,12 +262,16 @@ def _add_record(record: _Record, pending: _PendingRows) -> None:
     for concept in concepts:
         scope = "exact" if _is_preferred(concept) else scopes.get(_ui(concept), "related")
         pending.add_terms(curie, concept, "RecordPreferredTermYN", record.language, scope)
+        if _is_preferred(concept):
+            pending.add_definition(curie, concept, record.language)
     pending.add_facts("types", curie, record.types())
+    pending.add_places(curie, record)
 
 
 def _add_concepts(record: _Record, pending: _PendingRows, inputs: InputReader) -> None:
     """Add each MeSH concept of a record as a concept."""
     owner = [f"mesh:{record.ui}"]
+    scopes = _scopes(record.concepts())
     for concept in record.concepts():
         if not (ui := _ui(concept)):
             inputs.reject_row(FormatError(record.where, None, f"a Concept of {record.ui} has no ConceptUI"))
@@ -236,8 +280,12 @@ def _add_concepts(record: _Record, pending: _PendingRows, inputs: InputReader) -
         pending.add_terms(curie, concept, "ConceptPreferredTermYN", record.language, "exact")
         pending.add_facts("types", curie, record.types())
         pending.add_facts("xrefs", curie, owner)
+        pending.add_definition(curie, concept, record.language)
         if _is_preferred(concept):
             pending.add_facts("aliases", curie, owner)
+            pending.add_places(curie, record)
+        elif scopes.get(ui) == "narrow":
+            pending.add_parent(curie, *owner)
 
 
 def _ui(concept: ET.Element) -> str:
