@@ -37,7 +37,7 @@ FORMATS: Mapping[str, Format] = {
 """File name suffix → format; the format of a `.txt` file is detected from its first line."""
 ChooseColumns = Callable[[list[str]], dict[str, str]]
 """Maps roles to the columns found in a file; raises an error if a column is missing."""
-LIST_ROLES = ("synonyms", "types")
+LIST_ROLES = ("synonyms", "types", "parents")
 """Roles whose field may be a list."""
 ROWS_PER_BATCH = 200_000
 _BOM = b"\xef\xbb\xbf"

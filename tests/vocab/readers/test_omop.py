@@ -62,6 +62,27 @@ def test_a_concept_has_its_name_its_synonyms_its_domain_and_its_code(read: Read)
     assert fever.aliases == ("snomedct:99000001",)
 
 
+def test_parents_are_valid_is_a_relationships(read: Read, download: Path) -> None:
+    (download / "CONCEPT_RELATIONSHIP.csv").write_text(
+        "concept_id_1\tconcept_id_2\trelationship_id\tvalid_start_date\tvalid_end_date\tinvalid_reason\n"
+        "900001\t900005\tIs a\t19700101\t20991231\t\n"
+        "900005\t900001\tSubsumes\t19700101\t20991231\t\n"
+        "900001\t900007\tIs a\t19700101\t20991231\tD\n"
+        "900004\t900001\tIs a\t19700101\t20991231\t\n"
+    )
+    assert omop(read, download).parent_links.collect().rows() == [("omop:900001", "omop:900005", "is_a")]
+
+
+def test_without_relationships_parents_are_direct_ancestors(read: Read, download: Path) -> None:
+    (download / "CONCEPT_ANCESTOR.csv").write_text(
+        "ancestor_concept_id\tdescendant_concept_id\tmin_levels_of_separation\tmax_levels_of_separation\n"
+        "900001\t900001\t0\t0\n"
+        "900005\t900001\t1\t2\n"
+        "900007\t900001\t2\t2\n"
+    )
+    assert omop(read, download).parent_links.collect().rows() == [("omop:900001", "omop:900005", "broader")]
+
+
 @pytest.mark.parametrize(
     ("code", "id"),
     [

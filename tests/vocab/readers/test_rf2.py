@@ -70,6 +70,33 @@ def test_active_descriptions_of_active_concepts_are_names(read: Read) -> None:
     assert vocabulary.manifest.counts["descriptions of inactive concepts dropped"] == 2
 
 
+def test_active_is_a_relationships_are_parents_and_text_definitions_definitions(
+    read: Read, release: Path
+) -> None:
+    header = (
+        "id effectiveTime active moduleId sourceId destinationId relationshipGroup typeId "
+        "characteristicTypeId modifierId"
+    )
+    rows = [
+        "1 20260101 1 9 990001001 990004007 0 116680003 9 9",
+        "2 20260101 0 9 990001001 990002006 0 116680003 9 9",
+        "3 20260101 1 9 990001001 990002006 0 363698007 9 9",
+        "4 20260101 1 9 990002006 990003001 0 116680003 9 9",
+    ]
+    path = release / "Snapshot/Terminology/sct2_Relationship_Snapshot_INT_20260101.txt"
+    path.write_text("\r\n".join(row.replace(" ", "\t") for row in [header, *rows, ""]))
+
+    vocabulary = snomed(read, release)
+
+    assert vocabulary.parent_links.collect().rows() == [
+        ("snomedct:990001001", "snomedct:990004007", "is_a"),
+        ("snomedct:990002006", "snomedct:990003001", "is_a"),
+    ]
+    assert vocabulary.manifest.counts["parents that are not in the vocabulary"] == 1
+    [definition] = vocabulary.definitions.collect().rows()
+    assert definition[2:] == ("en", "snomedct")
+
+
 def test_full_and_delta_files_are_not_read(read: Read) -> None:
     vocabulary = snomed(read, RELEASE)
 

@@ -43,6 +43,28 @@ def test_a_long_tsv_has_one_row_per_name_and_quotes_are_data(read: Read) -> None
     assert vocabulary.manifest.inputs["long.tsv"]["bytes"] == (FOLDER / "long.tsv").stat().st_size
 
 
+def test_a_table_may_have_parents_and_definitions(read: Read, tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text(
+        "id\tname\tparents\tdefinition\n"
+        "D1\tDisease\t\tAny  disease.\n"
+        "D2\tFever\tD1|ex:7\tHeat.\n"
+        "D2\tPyrexia\tD1|two words:\tHeat.\n"
+    )
+
+    vocabulary = table(read, path, TableSettings(prefix="mesh"))
+
+    assert vocabulary.parent_links.collect().rows() == [
+        ("mesh:D2", "ex:7", "broader"),
+        ("mesh:D2", "mesh:D1", "broader"),
+    ]
+    assert vocabulary.definitions.collect().rows() == [
+        ("mesh:D1", "Any disease.", "en", "mesh"),
+        ("mesh:D2", "Heat.", "en", "mesh"),
+    ]
+    assert vocabulary.manifest.counts["parents without a prefix dropped"] == 1
+
+
 def test_a_wide_csv_has_quoted_synonyms_over_several_lines(read: Read) -> None:
     vocabulary = table(read, FOLDER / "wide.csv", TableSettings(prefix="mesh"))
 

@@ -1,8 +1,9 @@
-"""Read OMOP vocabularies as downloaded from Athena: `CONCEPT.csv` and `CONCEPT_SYNONYM.csv`.
+"""Read OMOP vocabularies as downloaded from Athena: `CONCEPT.csv`, `CONCEPT_SYNONYM.csv` and parents.
 
 The files are separated by tabs in spite of their names, and quotes are data. A concept keeps its OMOP
 identifier (`omop:4329847`); its code in the original vocabulary (`snomedct:22298006`) is an alias, so both
-are found. Names in CONCEPT.csv are English by OMOP's rules; a synonym states its language.
+are found. Names in CONCEPT.csv are English by OMOP's rules; a synonym states its language. Parents are the
+`Is a` rows of CONCEPT_RELATIONSHIP.csv; without that file, the direct ancestors in CONCEPT_ANCESTOR.csv.
 """
 
 from __future__ import annotations
@@ -36,6 +37,13 @@ _CONCEPT = (
     "concept_code", "valid_start_date", "valid_end_date", "invalid_reason",
 )  # fmt: skip
 _SYNONYM = ("concept_id", "concept_synonym_name", "language_concept_id")
+_RELATIONSHIP = (
+    "concept_id_1", "concept_id_2", "relationship_id", "valid_start_date", "valid_end_date", "invalid_reason",
+)  # fmt: skip
+_ANCESTOR = (
+    "ancestor_concept_id", "descendant_concept_id", "min_levels_of_separation", "max_levels_of_separation",
+)  # fmt: skip
+_IS_A = ("Is a", "RxNorm is a")
 _NO_MATCHING_CONCEPT = "0"
 
 
@@ -50,6 +58,10 @@ def read_omop(path: Path, writer: VocabularyWriter, inputs: InputReader, setting
     kept = _read_concepts(concepts, writer, inputs, settings)
     if synonyms := release.find(r"CONCEPT_SYNONYM\.csv"):
         _read_synonyms(synonyms, kept, writer, inputs)
+    if relationships := release.find(r"CONCEPT_RELATIONSHIP\.csv"):
+        _read_relationships(relationships, kept, writer, inputs)
+    elif ancestors := release.find(r"CONCEPT_ANCESTOR\.csv"):
+        _read_ancestors(ancestors, kept, writer, inputs)
 
 
 def _layout(source: InputFile, columns: tuple[str, ...]) -> Layout:
@@ -138,6 +150,36 @@ def _read_synonyms(
                 source=pl.col("source").cast(pl.String),
             )
         )
+
+
+def _read_relationships(
+    source: InputFile, kept: pl.DataFrame, writer: VocabularyWriter, inputs: InputReader
+) -> None:
+    def parents(frame: pl.DataFrame) -> pl.DataFrame:
+        is_a = frame.filter(pl.col("relationship_id").is_in(_IS_A), pl.col("invalid_reason") == "")
+        return _parents(is_a, "concept_id_1", "concept_id_2", "is_a", kept)
+
+    columns = ["concept_id_1", "concept_id_2", "relationship_id", "invalid_reason"]
+    for frame in inputs.frames(source, _layout(source, _RELATIONSHIP), columns, parents):
+        writer.add_facts("parents", frame)
+
+
+def _read_ancestors(
+    source: InputFile, kept: pl.DataFrame, writer: VocabularyWriter, inputs: InputReader
+) -> None:
+    def parents(frame: pl.DataFrame) -> pl.DataFrame:
+        direct = frame.filter(pl.col("min_levels_of_separation") == "1")
+        return _parents(direct, "descendant_concept_id", "ancestor_concept_id", "broader", kept)
+
+    for frame in inputs.frames(source, _layout(source, _ANCESTOR), list(_ANCESTOR[:3]), parents):
+        writer.add_facts("parents", frame)
+
+
+def _parents(frame: pl.DataFrame, child: str, parent: str, relation: str, kept: pl.DataFrame) -> pl.DataFrame:
+    known = frame.join(kept, left_on=child, right_on="concept_id", how="semi")
+    return known.select(
+        concept_id="omop:" + pl.col(child), parent_id="omop:" + pl.col(parent), relation=pl.lit(relation)
+    )
 
 
 def _refuse_unknown(requested: tuple[str, ...], seen: set[str], problem: str) -> None:

@@ -6,8 +6,8 @@ be in both, and the row with the later `effectiveTime` is used.
 
 Every concept has a fully specified name, `Heart attack (disorder)`. Texts never contain the tag in
 parentheses, so it becomes the type of the concept and the rest a name; the name with the tag is not kept.
-Language refsets say which synonym is preferred (American and British English have one each). Text definitions
-are not names.
+Language refsets say which synonym is preferred (American and British English have one each). Active `Is a`
+relationships are parents; text definitions are definitions, not names.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from sapbert.vocab.writer import VocabularyWriter
 FULLY_SPECIFIED = "900000000000003001"
 SYNONYM = "900000000000013009"
 PREFERRED = "900000000000548007"
+IS_A = "116680003"
 
 _CONCEPT = ("id", "effectiveTime", "active", "moduleId", "definitionStatusId")
 _DESCRIPTION = (
@@ -34,6 +35,10 @@ _DESCRIPTION = (
 )  # fmt: skip
 _LANGUAGE_REFSET = (
     "id", "effectiveTime", "active", "moduleId", "refsetId", "referencedComponentId", "acceptabilityId",
+)  # fmt: skip
+_RELATIONSHIP = (
+    "id", "effectiveTime", "active", "moduleId", "sourceId", "destinationId", "relationshipGroup", "typeId",
+    "characteristicTypeId", "modifierId",
 )  # fmt: skip
 
 _TAGGED = r"^\s*(.*\S)\s*\(([^()]+)\)\s*$"
@@ -46,7 +51,9 @@ def read_snomed(path: Path, writer: VocabularyWriter, inputs: InputReader, setti
     concepts = _find(release, "Concept", r"x?sct2_Concept_\w*Snapshot.*\.txt")
     descriptions = _find(release, "Description", r"x?sct2_Description_\w*Snapshot.*\.txt")
     refsets = release.find_all(r"x?der2_cRefset_\w*Language\w*Snapshot.*\.txt")
-    _refuse_two_releases(release, [*concepts, *descriptions, *refsets])
+    relationships = release.find_all(r"x?sct2_Relationship_\w*Snapshot.*\.txt")
+    definitions = release.find_all(r"x?sct2_TextDefinition_\w*Snapshot.*\.txt")
+    _refuse_two_releases(release, [*concepts, *descriptions, *refsets, *relationships, *definitions])
     active = _latest(concepts, _CONCEPT, ["id"], inputs).filter("active")
     columns = ["id", "conceptId", "languageCode", "typeId", "term"]
     names = _active_names(active, _latest(descriptions, _DESCRIPTION, columns, inputs), writer)
@@ -55,6 +62,10 @@ def read_snomed(path: Path, writer: VocabularyWriter, inputs: InputReader, setti
     _add_types(names, writer)
     names = _of_languages(names, settings.languages)
     _add_names(_ranked(names, preferences, settings.refsets, writer), writer)
+    columns = ["sourceId", "destinationId", "typeId"]
+    _add_parents(_latest(relationships, _RELATIONSHIP, columns, inputs), writer)
+    columns = ["conceptId", "languageCode", "term"]
+    _add_definitions(_latest(definitions, _DESCRIPTION, columns, inputs), settings.languages, writer)
 
 
 def _find(release: Release, what: str, pattern: str) -> list[InputFile]:
@@ -171,3 +182,20 @@ def _add_names(names: pl.DataFrame, writer: VocabularyWriter) -> None:
         "rank", concept_id=_CURIE, name=name, language="languageCode", source=pl.lit("snomedct")
     )
     writer.add(rows.sort("concept_id"))
+
+
+def _add_parents(relationships: pl.DataFrame, writer: VocabularyWriter) -> None:
+    is_a = relationships.filter("active", pl.col("typeId") == IS_A)
+    parents = is_a.select(
+        concept_id="snomedct:" + pl.col("sourceId"), parent_id="snomedct:" + pl.col("destinationId")
+    )
+    writer.add_facts("parents", parents.with_columns(relation=pl.lit("is_a")))
+
+
+def _add_definitions(definitions: pl.DataFrame, languages: tuple[str, ...], writer: VocabularyWriter) -> None:
+    requested = {language.lower() for language in languages}
+    language = pl.col("languageCode").str.to_lowercase()
+    kept = definitions.filter("active", pl.lit("all" in requested) | language.is_in(requested))
+    writer.add_definitions(
+        kept.select(concept_id=_CURIE, text="term", language=language, source=pl.lit("snomedct"))
+    )

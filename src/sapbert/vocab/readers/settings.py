@@ -111,8 +111,12 @@ class TableSettings:
     types_column: _Column = None
     """Column with semantic types; default: the first of types, type, semantic_types, semantic_type,
     categories, category."""
+    parents_column: _Column = None
+    """Column with the ids of the parents; default: the first of parents, parent_ids, parent_id, parent."""
+    definition_column: _Column = None
+    """Column with the definition; default: the first of definition, scope_note."""
     separator: str = "|"
-    """Separates several synonyms, types or ids within a field."""
+    """Separates several synonyms, types, parents or ids within a field."""
     prefix: str | None = None
     """Prefix for ids without one: `mesh` turns D009203 into mesh:D009203."""
     language: str | None = None

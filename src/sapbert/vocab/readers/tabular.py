@@ -40,6 +40,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "language": ("language", "lang"),
     "source": ("source", "sab"),
     "types": ("types", "type", "semantic_types", "semantic_type", "categories", "category"),
+    "parents": ("parents", "parent_ids", "parent_id", "parent"),
+    "definition": ("definition", "scope_note"),
 }
 """Role → usual_names column names, in any case; the first one found in a table is used."""
 FLAGS = {
@@ -166,6 +168,19 @@ def _write(rows: pl.DataFrame, writer: VocabularyWriter, settings: TableSettings
     if "types" in rows.columns:
         types = _exploded(rows, "types", settings.separator).select("concept_id", type="types")
         writer.add_facts("types", types.unique(maintain_order=True))
+    if "parents" in rows.columns:
+        _write_parents(_exploded(rows, "parents", settings.separator), writer, settings)
+    if "definition" in rows.columns:
+        defined = rows.select("concept_id", "language", "source", text="definition").drop_nulls("text")
+        # A long table repeats the definition with each name.
+        writer.add_definitions(defined.unique(["concept_id", "text"], keep="first", maintain_order=True))
+
+
+def _write_parents(rows: pl.DataFrame, writer: VocabularyWriter, settings: TableSettings) -> None:
+    parents = rows.with_columns(parent_id=to_curies(rows["parents"], prefix=settings.prefix))
+    if bad := parents["parent_id"].null_count():
+        writer.count("parents without a prefix dropped", bad)
+    writer.add_facts("parents", parents.with_columns(relation=pl.lit("broader")).drop_nulls("parent_id"))
 
 
 def _exploded(rows: pl.DataFrame, column: str, separator: str) -> pl.DataFrame:
