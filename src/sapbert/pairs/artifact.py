@@ -73,16 +73,22 @@ class Pairs:
         "cold" is the name of an infection and of a temperature: it is not a negative for the names of either
         concept, whichever of the two it was drawn for.  # (rows, rows)
         """
-        row_concepts = self.concepts[rows]
+        concepts = self.concepts[rows]
+        shared: NDArray[np.bool_] = concepts[:, None] == concepts
+        some, others = self.share_concept_by_homonym(rows)
+        shared[some, others] = shared[others, some] = True
+        return shared
+
+    def share_concept_by_homonym(
+        self, rows: NDArray[np.integer[Any]]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the positions in `rows` of two names each that share a concept through an ambiguous text."""
         position, concept = self._other_concepts(rows)
         position = np.concatenate([np.arange(len(rows)), position])
-        concept = np.concatenate([row_concepts, concept])
-        shared: NDArray[np.bool_] = row_concepts[:, None] == row_concepts
+        concept = np.concatenate([self.concepts[rows], concept])
         # Few names have several concepts, so each of their concepts is compared with all.
-        some, every = np.nonzero(concept[len(rows) :, None] == concept)
-        some = position[len(rows) + some]
-        shared[some, position[every]] = shared[position[every], some] = True
-        return shared
+        some, others = np.nonzero(concept[len(rows) :, None] == concept)
+        return position[len(rows) + some], position[others]
 
     def _other_concepts(self, rows: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return every concept of the ambiguous names in `rows`, and the position of its name in `rows`."""

@@ -1,7 +1,7 @@
 """The training loop that all methods share: steps, metrics, checkpoints, Ctrl-C.
 
-The method is an `objective.Objective`: self-alignment (`alignment.trainer`), BioSyn (`biosyn.trainer`) or the
-reranker (`reranking.trainer`). Checkpoints are in `checkpoints`.
+The method is an `objective.Objective`: self-alignment (`alignment.trainer`), BioSyn (`biosyn.trainer`), the
+reranker (`reranking.trainer`) or the flash encoder (`flash.trainer`). Checkpoints are in `checkpoints`.
 
 During a run its checkpoints and `metrics.jsonl` are in the folder `MODEL.run`. At the end the complete model
 folder appears at MODEL, with the metrics inside, and the run folder is removed.
@@ -105,14 +105,8 @@ class _Run:
     @classmethod
     def of(cls, objective: Objective, settings: LoopSettings, device: torch.device) -> Self:
         """Create the optimizer."""
-        optimizer = torch.optim.AdamW(
-            objective.groups(),
-            lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            fused=device.type in ("cuda", "cpu"),
-        )
-        scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
-        return cls(objective, optimizer, scaler, settings, device)
+        scaler = torch.amp.GradScaler(device.type, enabled=settings.scales_loss)
+        return cls(objective, objective.optimizer(), scaler, settings, device)
 
     def loop(
         self,
@@ -163,9 +157,9 @@ class _Run:
         self.optimizer.zero_grad(set_to_none=True)
         report = step.backward(self.scaler.scale)
         sum_gradients(parameters())
-        if self.settings.clip is not None:
+        if self.settings.max_gradient_norm is not None:
             self.scaler.unscale_(self.optimizer)
-            torch.nn.utils.clip_grad_norm_(parameters(), self.settings.clip)
+            torch.nn.utils.clip_grad_norm_(parameters(), self.settings.max_gradient_norm)
         if self.scaler.is_enabled():
             # Calls `optimizer.step()` unless a gradient overflowed.
             self.scaler.step(self.optimizer)

@@ -1,6 +1,6 @@
 """What the training loop expects of a method: an `Objective` that yields steps.
 
-Self-alignment, BioSyn and the reranker each implement `Objective`; `loop` runs any of them.
+Self-alignment, BioSyn, the reranker and the flash encoder each implement `Objective`; `loop` runs any of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sapbert.artifacts import Draft
+from sapbert.training.settings import TransformerSettings
 
 LEARNING_RATE_FACTOR = "factor"
 """Key of an optimizer's parameter group: the group's learning rate relative to that of the run."""
@@ -29,6 +30,17 @@ class StepReport:
     """Number of hard positive pairs."""
     negatives: Tensor
     """Number of hard negative pairs."""
+
+
+def adamw(groups: list[dict[str, Any]], settings: TransformerSettings) -> torch.optim.Optimizer:
+    """Return AdamW for parameter groups, each with its `LEARNING_RATE_FACTOR`."""
+    device = groups[0]["params"][0].device
+    return torch.optim.AdamW(
+        groups,
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        fused=device.type in ("cuda", "cpu"),
+    )
 
 
 def optimizer_step(optimizer: torch.optim.Optimizer) -> None:
@@ -74,8 +86,8 @@ class Objective(Protocol):
         """Inputs and settings; a run resumes only from checkpoints for which these are equal."""
         ...
 
-    def groups(self) -> list[dict[str, Any]]:
-        """Return the optimizer's parameter groups, each with its `LEARNING_RATE_FACTOR`."""
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Return a new optimizer; each of its parameter groups has a `LEARNING_RATE_FACTOR`."""
         ...
 
     def steps(self, done: int, optimizer: torch.optim.Optimizer) -> Iterator[TrainingStep]:

@@ -45,20 +45,12 @@ _RENAMED_VALUES = {"names": {"learn": "trained", "stay": "frozen"}}
 class LoopSettings:
     """Settings of every training method."""
 
-    max_length: int = 25
-    """Maximum number of tokens per name; longer names are truncated."""
     learning_rate: float = 2e-5
-    """Learning rate of AdamW, after warm-up."""
-    weight_decay: float = 0.01
-    """Weight decay of AdamW."""
+    """Learning rate of the optimizer, after warm-up."""
     schedule: Schedule = "constant"
     """Learning rate after warm-up: constant, or falling linearly to 0 at the last step."""
     warmup: float = 0.0
     """Fraction of all steps over which the learning rate rises."""
-    clip: float | None = None
-    """Maximum norm of the gradient; no clipping by default."""
-    precision: Precision = "fp32"
-    """bf16 and fp16 run the encoder in mixed precision."""
     seed: int = 33
     """Seed of all random choices: the same settings and seed give the same model."""
     checkpoint_every: int = 1000
@@ -66,9 +58,45 @@ class LoopSettings:
     keep: int = 2
     """Number of checkpoints kept."""
 
+    @property
+    def scales_loss(self) -> bool:
+        """Whether the loss is scaled so that gradients do not vanish in fp16."""
+        return False
+
+    @property
+    def max_gradient_norm(self) -> float | None:
+        """Norm to which larger gradients are reduced; None for no clipping."""
+        return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainSettings(LoopSettings):
+class TransformerSettings(LoopSettings):
+    """Settings of every method that trains a transformer."""
+
+    max_length: int = 25
+    """Maximum number of tokens per name; longer names are truncated."""
+    learning_rate: float = 2e-5
+    """Learning rate of AdamW, after warm-up."""
+    weight_decay: float = 0.01
+    """Weight decay of AdamW."""
+    clip: float | None = None
+    """Maximum norm of the gradient; no clipping by default."""
+    precision: Precision = "fp32"
+    """bf16 and fp16 run the encoder in mixed precision."""
+
+    @property
+    def scales_loss(self) -> bool:
+        """Whether the loss is scaled so that gradients do not vanish in fp16."""
+        return self.precision == "fp16"
+
+    @property
+    def max_gradient_norm(self) -> float | None:
+        """Norm to which larger gradients are reduced; None for no clipping."""
+        return self.clip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSettings(TransformerSettings):
     """Every field is also an option of `sapbert train` and a key of a recipe."""
 
     renamed_settings: ClassVar[Mapping[str, str]] = _RENAMED
@@ -125,7 +153,7 @@ class TrainSettings(LoopSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BiosynSettings(LoopSettings):
+class BiosynSettings(TransformerSettings):
     """Every field is also an option of `sapbert biosyn` and a key of a recipe."""
 
     renamed_values: ClassVar[Mapping[str, Mapping[str, str]]] = _RENAMED_VALUES
@@ -166,7 +194,7 @@ class BiosynSettings(LoopSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerSettings(LoopSettings):
+class RerankerSettings(TransformerSettings):
     """Every field is also an option of `sapbert reranker` and a key of a recipe."""
 
     pooling: PoolingName | None = None

@@ -10,7 +10,8 @@ from sapbert.encoder.loading import load_encoder
 from sapbert.encoder.transformer import tokenize
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.training.alignment.batches import Batches, PairBatch, split_pairs
+from sapbert.training.alignment.batches import Batches, PairBatch
+from sapbert.training.held_out import split_pairs
 
 
 def make_batches(

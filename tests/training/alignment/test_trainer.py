@@ -19,8 +19,8 @@ from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ArtifactError, ConfigError, TrainingError
 from sapbert.pairs.artifact import Pairs
 from sapbert.protocols import Encoder
-from sapbert.training.alignment.retrieval import retrieval_accuracy
 from sapbert.training.alignment.trainer import train
+from sapbert.training.held_out import retrieval_accuracy
 from sapbert.training.metrics import read_metrics
 from sapbert.training.settings import TrainSettings
 

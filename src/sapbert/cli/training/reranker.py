@@ -24,6 +24,7 @@ _GROUPS = {
     "batch_size": "Loop",
     "held_out": "Evaluation",
     "learning_rate": "Loop",
+    "weight_decay": "Loop",
     "checkpoint_every": "Checkpoints",
 }
 

@@ -16,6 +16,7 @@ _GROUPS = {
     "batch_size": "Loop",
     "held_out": "Evaluation",
     "adapter": "Adapters",
+    "learning_rate": "Loop",
     "max_length": "Loop",
     "checkpoint_every": "Checkpoints",
 }

@@ -1,8 +1,7 @@
 """Batches of pairs in a seeded order that can be resumed at any step.
 
 An epoch is a permutation of all training pairs that depends only on the seed and the epoch, so a resumed run
-needs only the number of steps done. Concepts held out for evaluation are selected by seed as well, and none
-of their pairs is trained on.
+needs only the number of steps done.
 
 A thread prepares a few batches at once while earlier ones are trained on, so that the tokenizer has enough
 names for all cores. Tokens are not cached, although each name occurs in several pairs: to tokenize twelve
@@ -49,30 +48,6 @@ class PairBatch:
     """The concept each name was drawn for.  # (all,)"""
     shared_concept: NDArray[np.bool_]
     """Which names share a concept, also through an ambiguous text.  # (all, all)"""
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Numbers of the pairs for training and of those held out for evaluation."""
-
-    train: NDArray[np.int64]
-    held_out: NDArray[np.int64]
-
-
-def split_pairs(pairs: Pairs, *, held_out_concepts: int, seed: int) -> Split:
-    """Hold out all pairs of some concepts, at most a fifth of the concepts with pairs."""
-    owners = pairs.concepts[pairs.pairs[:, 0]]
-    if not held_out_concepts:
-        return Split(np.arange(len(pairs)), np.empty(0, np.int64))
-    # Boolean tables over all concepts: to sort the concepts of twelve million pairs would take seconds.
-    paired = np.zeros(len(pairs.concept_ids), np.bool_)
-    paired[owners] = True
-    concepts = np.flatnonzero(paired)
-    count = min(held_out_concepts, len(concepts) // 5)
-    chosen = np.zeros_like(paired)
-    chosen[np.random.default_rng(seed).choice(concepts, count, replace=False)] = True
-    held = chosen[owners]
-    return Split(np.flatnonzero(~held), np.flatnonzero(held))
 
 
 class Batches:

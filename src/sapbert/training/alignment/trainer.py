@@ -11,9 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from sapbert.artifacts import Draft
@@ -23,21 +21,20 @@ from sapbert.encoder.model_folder import ADAPTER_FOLDER, save_model
 from sapbert.encoder.transformer import TransformerEncoder
 from sapbert.errors import ConfigError
 from sapbert.pairs.artifact import Pairs
-from sapbert.protocols import Encoder
 from sapbert.tokens.pooling import Pooling
 from sapbert.training.alignment.adapt import adapt
-from sapbert.training.alignment.batches import Batches, split_pairs
+from sapbert.training.alignment.batches import Batches
 from sapbert.training.alignment.lora import merge_lora, save_lora
 from sapbert.training.alignment.losses import make_loss
 from sapbert.training.alignment.mining import MiningSettings
-from sapbert.training.alignment.retrieval import retrieval_accuracy
 from sapbert.training.alignment.step import AlignmentStep
 from sapbert.training.alignment.step_selection import select_step
 from sapbert.training.base_encoder import DTYPES
 from sapbert.training.distributed import world
+from sapbert.training.held_out import retrieval, split_pairs
 from sapbert.training.loop import Evaluate, OnStep, ignore_step, run_training
 from sapbert.training.model_card import model_card, pairs_data
-from sapbert.training.objective import LEARNING_RATE_FACTOR, TrainingStep
+from sapbert.training.objective import LEARNING_RATE_FACTOR, TrainingStep, adamw
 from sapbert.training.settings import TrainSettings
 
 KIND = "model"
@@ -127,7 +124,7 @@ class _SelfAlignment:
             encoder,
             step,
             settings,
-            evaluate or partial(_retrieval, pairs, split.held_out),
+            evaluate or partial(retrieval, pairs, split.held_out),
             origin,
             total,
         )
@@ -152,9 +149,9 @@ class _SelfAlignment:
         """The pairs, the base and the settings."""
         return {"pairs": self.pairs.manifest.fingerprint, **self.origin, **asdict(self.settings)}
 
-    def groups(self) -> list[dict[str, Any]]:
-        """Return the parameters that are not frozen."""
-        return [{"params": trainable_parameters(self.module), LEARNING_RATE_FACTOR: 1}]
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Return AdamW for the parameters that are not frozen."""
+        return adamw([{"params": trainable_parameters(self.module), LEARNING_RATE_FACTOR: 1}], self.settings)
 
     def steps(self, done: int, optimizer: torch.optim.Optimizer) -> Iterator[TrainingStep]:
         """Yield the remaining steps, in the fastest implementation for this model and device."""
@@ -228,7 +225,3 @@ def _load(
     adapt(model, settings)
     model.to(device)  # type: ignore[arg-type]  # the stub knows only strings
     return encoder, origin
-
-
-def _retrieval(pairs: Pairs, held_out: NDArray[np.int64], encoder: Encoder) -> dict[str, float]:
-    return {"retrieval": retrieval_accuracy(pairs, held_out, encoder)} if len(held_out) else {}

@@ -41,7 +41,7 @@ from sapbert.training.biosyn.dataset import BiosynDataset
 from sapbert.training.loop import OnStep, ignore_step, run_training
 from sapbert.training.mention_order import MentionOrder
 from sapbert.training.model_card import input_list, model_card
-from sapbert.training.objective import LEARNING_RATE_FACTOR, Scale, StepReport, TrainingStep
+from sapbert.training.objective import LEARNING_RATE_FACTOR, Scale, StepReport, TrainingStep, adamw
 from sapbert.training.settings import BiosynSettings
 
 _METHOD = "BioSyn (Sung et al., ACL 2020)"
@@ -153,13 +153,14 @@ class _Biosyn:
         """The current value of λ."""
         return max(self.module.sparse_weight.item(), 0.0)
 
-    def groups(self) -> list[dict[str, Any]]:
-        """The encoder, and λ without weight decay."""
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Return AdamW for the encoder, and for λ without weight decay."""
         rate = _WEIGHT_RATE / self.settings.learning_rate
-        return [
+        groups = [
             {"params": trainable_parameters(self.encoder.model), LEARNING_RATE_FACTOR: 1},
             {"params": [self.module.sparse_weight], LEARNING_RATE_FACTOR: rate, "weight_decay": 0.0},
         ]
+        return adamw(groups, self.settings)
 
     def steps(self, done: int, _optimizer: torch.optim.Optimizer) -> Iterator[TrainingStep]:
         """Yield the remaining steps."""

@@ -31,7 +31,7 @@ from sapbert.training.biosyn.trainer import marginal_loss
 from sapbert.training.loop import OnStep, ignore_step, run_training
 from sapbert.training.mention_order import MentionOrder
 from sapbert.training.model_card import input_list, reranker_card
-from sapbert.training.objective import LEARNING_RATE_FACTOR, Scale, StepReport, TrainingStep
+from sapbert.training.objective import LEARNING_RATE_FACTOR, Scale, StepReport, TrainingStep, adamw
 from sapbert.training.reranking.dataset import RerankerDataset, RerankExample
 from sapbert.training.settings import RerankerSettings
 
@@ -131,14 +131,15 @@ class _Reranking:
             context=self.dataset.context,
         )
 
-    def groups(self) -> list[dict[str, Any]]:
-        """The encoder, and the head without weight decay."""
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Return AdamW for the encoder, and for the head without weight decay."""
         rate = _HEAD_RATE / self.settings.learning_rate
         head = [self.module.direction, self.module.score_weight]
-        return [
+        groups = [
             {"params": trainable_parameters(self.encoder.model), LEARNING_RATE_FACTOR: 1},
             {"params": head, LEARNING_RATE_FACTOR: rate, "weight_decay": 0.0},
         ]
+        return adamw(groups, self.settings)
 
     def steps(self, done: int, _optimizer: torch.optim.Optimizer) -> Iterator[TrainingStep]:
         """Yield the remaining steps."""
