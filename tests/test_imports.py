@@ -26,6 +26,7 @@ HEAVY = {
 GPU_MODULES = (
     "sapbert.training.alignment.trainer",
     "sapbert.training.biosyn.trainer",
+    "sapbert.training.flash.trainer",
     "sapbert.training.reranking.trainer",
     "sapbert.encoder.transformer",
     "sapbert.encoder.onnx_export.export",
@@ -53,8 +54,8 @@ def test_help_is_shown_without_loading_anything_heavy() -> None:
     shown = run(
         "import sys, contextlib, io\n"
         "from sapbert.cli.main import main\n"
-        "verbs = 'read', 'pairs', 'train', 'biosyn', 'export', 'index', 'link', 'calibrate', 'evaluate', "
-        "'plot', 'reproduce', 'serve'\n"
+        "verbs = 'read', 'pairs', 'train', 'flash', 'biosyn', 'export', 'index', 'link', 'calibrate', "
+        "'evaluate', 'plot', 'reproduce', 'serve'\n"
         "for verb in ([], *(words.split() for words in verbs)):\n"
         "    sys.argv = ['sapbert', *verb, '--help']\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:\n"

@@ -25,6 +25,7 @@ _COMMANDS = {
     "pairs": "vocab",
     "train": "training",
     "sweep": "training",
+    "flash": "training",
     "biosyn": "training",
     "export": "training",
     "index": "linking",

@@ -78,6 +78,43 @@ On mentions held out of training, `held_out_found` is the fraction with a correc
 
 {measured}
 """
+_FLASH = """---
+library_name: sapbert
+pipeline_tag: sentence-similarity
+tags:
+- sapbert
+- biomedical
+- entity-linking
+---
+
+# A flash encoder of biomedical names
+
+The vector of a name is the normalized sum of table rows: one per word, per pair of neighbouring words and per
+character n-gram, or as `sapbert.json` lists them. The table was trained with sapbert {version} by
+self-alignment: names of one concept have a high cosine similarity.
+
+## Use
+
+`sapbert index --model`, `sapbert evaluate --model` and every other command that takes an encoder open this
+folder, without torch. `sapbert flash --base` continues training.
+
+## Data
+
+{data}
+
+The licence of the vocabulary that the names come from may also apply to this model.
+
+## Settings
+
+{settings}
+
+## Metrics
+
+`quantized_retrieval` is the retrieval of the encoder in this folder, the others are those of the table before
+it was quantized.
+
+{measured}
+"""
 _RETRIEVAL = (
     "`retrieval` is the fraction of held-out concepts, none of whose names was trained on, "
     "for which a name retrieves its synonym first."
@@ -124,6 +161,16 @@ def reranker_card(
         version=__version__,
         data=data,
         settings=_table(("setting", "value"), rows),
+        measured=_metrics_table(metrics),
+    )
+
+
+def flash_card(data: str, settings: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> str:
+    """Return the card of a flash encoder; `data` describes the training data."""
+    return _FLASH.format(
+        version=__version__,
+        data=data,
+        settings=_table(("setting", "value"), [(name, str(value)) for name, value in settings.items()]),
         measured=_metrics_table(metrics),
     )
 

@@ -1,6 +1,7 @@
 """What the training loop expects of a method: an `Objective` that yields steps.
 
-Self-alignment, BioSyn, the reranker and the flash encoder each implement `Objective`; `loop` runs any of them.
+Self-alignment, BioSyn, the reranker and the flash encoder each implement `Objective`; `loop` runs any of
+them.
 """
 
 from __future__ import annotations

@@ -34,8 +34,10 @@ _MINIMUM = {
     "seed": 0,
     "candidates": 2,
     "sparse_weight": 0,
+    "dimension": 1,
+    "steps": 1,
 }
-_ABOVE_ZERO = ("epochs", "learning_rate", "clip", "scale")
+_ABOVE_ZERO = ("epochs", "learning_rate", "clip", "scale", "temperature")
 _FRACTIONS = ("dense_share", "last_dense_share")
 _RENAMED = {"leading": "matryoshka_dim", "blend": "weight_interpolation"}
 _RENAMED_VALUES = {"names": {"learn": "trained", "stay": "frozen"}}
@@ -215,6 +217,53 @@ class RerankerSettings(TransformerSettings):
     def __post_init__(self) -> None:
         _check(self)
         _check_batch(self.batch_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlashSettings(LoopSettings):
+    """Every field is also an option of `sapbert flash` and a key of a recipe."""
+
+    dimension: int | None = None
+    """Length of a vector; by default that of the base, or 256."""
+    features: Mapping[str, float] = field(default_factory=dict)
+    """A table of features and its size as a power of 2: word, pair (two neighbouring words), characters-N
+    (n-grams of a word), sounds or sounds-N (as the word sounds). By default the tables of the base, or
+    word=17, pair=17 and characters-4=17."""
+    bits: int = 4
+    """Bits per dimension of the quantized table: 8, 4 or 2."""
+
+    temperature: float = 0.07
+    """Divides the similarities before the softmax."""
+    misspelt: float = 0.3
+    """Fraction of the pairs that are a name and a copy of it with one spelling error."""
+    teacher_weight: float = 0.7
+    """Weight of the teacher relative to the contrastive loss, if there is a teacher."""
+
+    batch_size: int | None = None
+    """Pairs per step; by default 4,096 on a GPU and 1,024 on a CPU, fewer for few pairs."""
+    steps: int | None = None
+    """Number of steps; by default 1,500 on a GPU and 2,000 on a CPU, at most 30 passes over the pairs."""
+    learning_rate: float = 0.1
+    """Learning rate of row-wise Adagrad, after warm-up."""
+    schedule: Schedule = "linear"
+    """Learning rate after warm-up: constant, or falling linearly to 0 at the last step."""
+    warmup: float = 0.06
+    """Fraction of all steps over which the learning rate rises."""
+
+    held_out: int = 1000
+    """Concepts held out of training for evaluation; 0 turns it off."""
+    evaluate_every: int = 500
+    """Steps between evaluations."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+        for name, most in (("misspelt", 0.9), ("teacher_weight", 1.0)):
+            if not 0 <= getattr(self, name) <= most:
+                raise ConfigError(f"{name} must be a fraction in [0, {most}], got {getattr(self, name)}")
+        if self.bits not in (8, 4, 2):
+            raise ConfigError(f"bits must be 8, 4 or 2, got {self.bits}")
+        if self.batch_size is not None and self.batch_size < 2:
+            raise ConfigError("a batch of one pair has no negatives; give a batch size of at least 2")
 
 
 def with_current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
