@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sapbert.errors import ConfigError, FormatError, SapbertError
 from sapbert.vocab.input_files import InputReader
-from sapbert.vocab.readers.rrf import LANGUAGES, read_rxnorm, read_umls
+from sapbert.vocab.readers.rrf import read_rxnorm, read_umls
+from sapbert.vocab.readers.rrf_relations import LANGUAGES
 from sapbert.vocab.readers.settings import RrfSettings
 from sapbert.vocab.vocabulary import Concept, Vocabulary
 from sapbert.vocab.writer import write_vocabulary
@@ -212,7 +213,65 @@ def test_tradenames_can_be_turned_off(read: Read) -> None:
     vocabulary = umls(read, tradenames=False)
 
     assert texts(vocabulary, DRUG) == {"bravolin", "Bravolinum"}
-    assert "MRREL.RRF" not in vocabulary.manifest.inputs
+
+
+# Parents and definitions
+
+
+def relation(
+    first: str, rel: str, second: str, rela: str = "", *, sab: str = "MSH", suppress: str = "N"
+) -> str:
+    return f"{first}|A1|AUI|{rel}|{second}|A2|AUI|{rela}|R1||{sab}|{sab}|||{suppress}||\n"
+
+
+def test_the_second_concept_of_par_and_inverse_isa_is_the_parent(read: Read, meta: Path) -> None:
+    with open(meta / "MRREL.RRF", "a") as file:
+        file.write(relation("C9000001", "PAR", "C9000002"))
+        file.write(relation("C9000002", "CHD", "C9000001"))
+        file.write(relation("C9000001", "PAR", "C9000003", "inverse_isa"))
+        file.write(relation("C9000001", "RB", "C9000004", "inverse_isa", sab="MSH"))
+        file.write(relation("C9000004", "RN", "C9000001", "isa", sab="MSH"))
+        file.write(relation("C9000001", "PAR", "C9000005", suppress="O"))
+        file.write(relation("C9000002", "PAR", "C9000002"))
+        file.write(relation("C9000002", "PAR", "C9999998"))
+    rows = [
+        ("umls:C9000001", "umls:C9000002", "broader"),
+        ("umls:C9000001", "umls:C9000003", "is_a"),
+        ("umls:C9000001", "umls:C9000004", "is_a"),
+        ("umls:C9000002", "umls:C9999998", "broader"),
+    ]
+
+    vocabulary = umls(read, meta)
+    assert vocabulary.parent_links.collect().rows() == rows
+    assert vocabulary.manifest.counts["parents that are not in the vocabulary"] == 1
+    assert umls(read, meta, tradenames=False).parent_links.collect().rows() == rows
+    chosen = umls(read, meta, sources=("MSH",))
+    assert chosen.parent_links.collect().rows() == [("umls:C9000001", "umls:C9000004", "is_a")]
+
+
+def test_without_mrrel_parents_are_those_in_mrhier(read: Read, meta: Path) -> None:
+    (meta / "MRREL.RRF").unlink()
+    (meta / "MRHIER.RRF").write_text(
+        "C9000001|A1|1|A2|MSH||A3.A2|||\nC9000002|A2|1|A3|MSH||A3|||\nC9000003|A3|1||MSH|||||\n"
+    )
+    assert umls(read, meta).ancestors("umls:C9000001") == ("umls:C9000002", "umls:C9000003")
+
+
+def test_definitions_have_the_language_of_their_source(read: Read, meta: Path) -> None:
+    (meta / "MRDEF.RRF").write_text(
+        "C9000001|A1|AT1||MSH|An invented thing.|N||\n"
+        "C9000001|A2|AT2||MSHSPA|Una cosa inventada.|N||\n"
+        "C9000001|A3|AT3||NCI|Obsolete.|O||\n"
+    )
+    (meta / "MRSAB.RRF").write_text("".join(f"|||{sab}|{'|' * 15}{lat}||||||\n" for sab, lat in SOURCES))
+
+    english = umls(read, meta).definitions.collect().rows()
+    assert english == [("umls:C9000001", "An invented thing.", "en", "MSH")]
+    everything = umls(read, meta, languages=("all",)).definitions.collect().rows()
+    assert set(everything) == {*english, ("umls:C9000001", "Una cosa inventada.", "es", "MSHSPA")}
+
+
+SOURCES = [("MSH", "ENG"), ("MSHSPA", "SPA"), ("NCI", "ENG")]
 
 
 # Types, preferred names, retired identifiers

@@ -43,7 +43,8 @@ class ReadOutput(Output):
 def umls(path: Release, output: ReadOutput, settings: RrfSettings) -> None:
     """UMLS: a META folder, MRCONSO.RRF or a zip from NLM.
 
-    MRREL (tradenames), MRSTY (types), MRRANK (preferred names) and MRCUI (retired ids) are read if present.
+    MRREL (parents, tradenames), MRSTY (types), MRDEF (definitions), MRRANK (preferred names) and MRCUI
+    (retired ids) are read if present.
     """
     _read("umls", path, settings, output)
 
@@ -53,7 +54,7 @@ def umls(path: Release, output: ReadOutput, settings: RrfSettings) -> None:
 def rxnorm(path: Release, output: ReadOutput, settings: RrfSettings) -> None:
     """RxNorm: a release folder or zip.
 
-    RXNREL (tradenames) and RXNSTY (types) are read if present.
+    RXNREL (parents, tradenames) and RXNSTY (types) are read if present.
     """
     _read("rxnorm", path, settings, output)
 
@@ -85,7 +86,7 @@ def mesh(
 ) -> None:
     """MeSH: descriptor and supplementary XML.
 
-    The letters of the MeSH trees become types.
+    The letters of the MeSH trees become types, tree numbers parents and scope notes definitions.
     """
     _read("mesh", path, settings, output)
 
@@ -95,7 +96,8 @@ def mesh(
 def omop(path: Release, output: ReadOutput, settings: OmopSettings) -> None:
     """OMOP: an Athena download, folder or zip.
 
-    Reads CONCEPT.csv and CONCEPT_SYNONYM.csv.
+    Reads CONCEPT.csv and CONCEPT_SYNONYM.csv, and parents from CONCEPT_RELATIONSHIP.csv if present, else from
+    CONCEPT_ANCESTOR.csv.
     """
     _read("omop", path, settings, output)
 

@@ -7,7 +7,7 @@ vice versa. All links are used; the reference code kept only the last link of ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,20 +15,19 @@ import numpy as np
 import polars as pl
 
 from sapbert.errors import ConfigError, FormatError
-from sapbert.vocab.delimited import Layout
 from sapbert.vocab.input_files import InputFile, InputReader, Release
 from sapbert.vocab.names_by_concept import NamesByConcept
+from sapbert.vocab.readers.rrf_relations import (
+    LANGUAGES,
+    NO_LINKS,
+    language_codes,
+    read_definitions,
+    read_paths,
+    read_relations,
+    rrf_layout,
+)
 from sapbert.vocab.readers.settings import RrfSettings
 from sapbert.vocab.writer import Spooled, VocabularyWriter
-
-LANGUAGES = {
-    "ARA": "ar", "BAQ": "eu", "CHI": "zh", "CZE": "cs", "DAN": "da", "DUT": "nl", "ENG": "en", "EST": "et",
-    "FIN": "fi", "FRE": "fr", "GER": "de", "GRE": "el", "HEB": "he", "HUN": "hu", "ITA": "it", "JPN": "ja",
-    "KOR": "ko", "LAV": "lv", "LIT": "lt", "NOR": "no", "POL": "pl", "POR": "pt", "RUS": "ru", "SCR": "hr",
-    "SLO": "sk", "SLV": "sl", "SPA": "es", "SWE": "sv", "THA": "th", "TUR": "tr", "UKR": "uk",
-}  # fmt: skip
-"""UMLS code → ISO 639-1, which all other vocabularies use."""
-TRADENAME_LINKS = ("has_tradename", "tradename_of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +41,20 @@ class _Edition:
 
     rank: str = ""
     retired: str = ""
+    hier: str = ""
+    definitions: str = ""
+    sources: str = ""
 
     @property
     def companions(self) -> list[str]:
         """Files beside the names file that are read if they exist."""
-        return [name for name in (self.rel, self.sty, self.rank, self.retired) if name]
+        return [value for value in astuple(self)[2:] if value]
 
 
-UMLS = _Edition("umls:", "MRCONSO.RRF", "MRREL.RRF", "MRSTY.RRF", "MRRANK.RRF", "MRCUI.RRF")
+UMLS = _Edition(
+    "umls:", "MRCONSO.RRF", "MRREL.RRF", "MRSTY.RRF", "MRRANK.RRF", "MRCUI.RRF", "MRHIER.RRF", "MRDEF.RRF",
+    "MRSAB.RRF",
+)  # fmt: skip
 RXNORM = _Edition("rxnorm:", "RXNCONSO.RRF", "RXNREL.RRF", "RXNSTY.RRF")
 RXNORM_TERM_TYPES = (
     "BN", "BPCK", "DF", "DFG", "GPCK", "IN", "MIN", "PIN", "SBD", "SBDC", "SBDF", "SBDFP", "SBDG", "SCD",
@@ -58,16 +63,11 @@ RXNORM_TERM_TYPES = (
 """Term types of the one normalized name per concept in RxNorm, which ranks no sources and sets no flags."""
 
 
-def _layout(columns: str, hint: str = "") -> Layout:
-    return Layout("|", tuple(columns.split()), terminated=True, hint=hint)
-
-
 _CONSO = "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF"
 _CONSO_COLUMNS = ["CUI", "LAT", "TS", "STT", "ISPREF", "SAB", "TTY", "STR", "SUPPRESS"]
-_REL = _layout("CUI1 AUI1 STYPE1 REL CUI2 AUI2 STYPE2 RELA RUI SRUI SAB SL RG DIR SUPPRESS CVF")
-_STY = _layout("CUI TUI STN STY ATUI CVF")
-_RANK = _layout("RANK SAB TTY SUPPRESS")
-_RETIRED = _layout("CUI1 VER REL RELA MAPREASON CUI2 MAPIN")
+_STY = rrf_layout("CUI TUI STN STY ATUI CVF")
+_RANK = rrf_layout("RANK SAB TTY SUPPRESS")
+_RETIRED = rrf_layout("CUI1 VER REL RELA MAPREASON CUI2 MAPIN")
 
 
 def read_umls(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: RrfSettings) -> None:
@@ -77,6 +77,9 @@ def read_umls(path: Path, writer: VocabularyWriter, inputs: InputReader, setting
     _read(UMLS, release, writer, inputs, settings, ranks)
     if retired := release.find(_exactly(UMLS.retired)):
         _read_retired(retired, writer, inputs)
+    if definitions := release.find(_exactly(UMLS.definitions)):
+        sources = release.find(_exactly(UMLS.sources))
+        read_definitions(definitions, sources, UMLS.prefix, writer, inputs, settings)
 
 
 def read_rxnorm(path: Path, writer: VocabularyWriter, inputs: InputReader, settings: RrfSettings) -> None:
@@ -104,12 +107,11 @@ def _read(
     ranks: pl.DataFrame,
 ) -> None:
     conso = _find_conso(edition, release)
-    rel, sty = release.find(_exactly(edition.rel)), release.find(_exactly(edition.sty))
-    links = _tradename_links(rel, edition, inputs) if settings.tradenames and rel else _NO_LINKS
+    links = _read_relations(edition, release, writer, inputs, settings)
     linked = links["brand"].unique().sort()
     selection = _Selection(settings, ranks)
     brand_name_frames: list[pl.DataFrame] = []
-    layout = _layout(_CONSO, hint=f"is this {edition.conso}?")
+    layout = rrf_layout(_CONSO, hint=f"is this {edition.conso}?")
 
     def take(frame: pl.DataFrame) -> tuple[_BlockSummary, Spooled, pl.DataFrame]:
         names, summary = selection.apply(frame)
@@ -123,7 +125,7 @@ def _read(
     selection.check(conso, inputs)
     if not links.is_empty():
         _add_tradenames(links, pl.concat(brand_name_frames), writer)
-    if sty:
+    if sty := release.find(_exactly(edition.sty)):
         _read_types(sty, edition, writer, inputs)
 
 
@@ -156,7 +158,7 @@ class _Selection:
 
     def __init__(self, settings: RrfSettings, ranks: pl.DataFrame) -> None:
         self._settings = settings
-        self._languages = _language_codes(settings.languages)
+        self._languages = language_codes(settings.languages)
         self._ranks = _RankTable(ranks)
         self._missing_languages = set(self._languages or ())
         self._missing_sources = set(settings.sources)
@@ -251,14 +253,6 @@ class _RankTable:
         return (source * self._width + term_type + 1).fill_null(0)
 
 
-def _language_codes(languages: tuple[str, ...]) -> list[str] | None:
-    """Return the UMLS codes of `languages`; None for all."""
-    if any(language.lower() == "all" for language in languages):
-        return None
-    of_iso = {iso: code for code, iso in LANGUAGES.items()}
-    return [of_iso.get(language.lower(), language.upper()) for language in languages]
-
-
 def _ranks(source: InputFile | None, inputs: InputReader) -> pl.DataFrame:
     """Read MRRANK: the rank of each source and term type; empty if there is no such file."""
     if source is None:
@@ -271,24 +265,19 @@ def _ranks(source: InputFile | None, inputs: InputReader) -> pl.DataFrame:
     return ranks.group_by("SAB", "TTY").agg(pl.col("rank").max())
 
 
-_NO_LINKS = pl.DataFrame(schema={"concept_id": pl.String, "brand": pl.String})
-
-
-def _tradename_links(source: InputFile, edition: _Edition, inputs: InputReader) -> pl.DataFrame:
-    """Return pairs of concepts that are drug and brand, in both directions."""
-
-    def links(frame: pl.DataFrame) -> pl.DataFrame:
-        ends = frame.filter(
-            pl.col("RELA").is_in(TRADENAME_LINKS),
-            pl.col("CUI1") != pl.col("CUI2"),
-            # RxNorm also links atoms; such rows name no concepts.
-            pl.col("CUI1") != "",
-            pl.col("CUI2") != "",
-        )
-        return ends.select(concept_id=edition.prefix + pl.col("CUI1"), brand=edition.prefix + pl.col("CUI2"))
-
-    one_way = pl.concat([_NO_LINKS, *inputs.frames(source, _REL, ["CUI1", "CUI2", "RELA"], links)])
-    return pl.concat([one_way, one_way.select(concept_id="brand", brand="concept_id")]).unique()
+def _read_relations(
+    edition: _Edition,
+    release: Release,
+    writer: VocabularyWriter,
+    inputs: InputReader,
+    settings: RrfSettings,
+) -> pl.DataFrame:
+    """Add parents; return the links between drugs and brands."""
+    if rel := release.find(_exactly(edition.rel)):
+        return read_relations(rel, edition.prefix, writer, inputs, settings)
+    if edition.hier and (hier := release.find(_exactly(edition.hier))):
+        read_paths(hier, edition.prefix, writer, inputs, settings)
+    return NO_LINKS
 
 
 def _names_of_brands(concepts: NamesByConcept, brands: pl.Series) -> pl.DataFrame:

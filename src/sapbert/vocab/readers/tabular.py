@@ -16,7 +16,7 @@ import polars as pl
 from sapbert.errors import FormatError
 from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.readers.biosyn import BiosynSettings, read_biosyn
-from sapbert.vocab.readers.rrf import LANGUAGES
+from sapbert.vocab.readers.rrf_relations import LANGUAGES
 from sapbert.vocab.readers.settings import TableSettings
 from sapbert.vocab.settings import Format
 from sapbert.vocab.tables import (
