@@ -10,6 +10,7 @@ One function per stage; each is also a command, mostly of the same name (`sapber
     export       an encoder to ONNX, to run without torch
     build_index  an index of a vocabulary's names
     link         mentions to concepts
+    annotate     running text with concepts
     evaluate     an encoder or a baseline on a benchmark
     compare      two evaluations
 
@@ -29,7 +30,21 @@ from sapbert.errors import SapbertError
 from sapbert.version import __version__
 
 if TYPE_CHECKING:
-    from sapbert.api import build_index, compare, draw_pairs, evaluate, export, link, merge, read, train
+    from sapbert.annotation.annotation import AnnotatedText, Annotation
+    from sapbert.annotation.annotator import Annotator
+    from sapbert.annotation.settings import AnnotateSettings
+    from sapbert.api import (
+        annotate,
+        build_index,
+        compare,
+        draw_pairs,
+        evaluate,
+        export,
+        link,
+        merge,
+        read,
+        train,
+    )
     from sapbert.index.settings import IndexSettings
     from sapbert.linking.answer import Answer
     from sapbert.linking.candidate import NIL, Candidate
@@ -43,6 +58,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NIL",
+    "AnnotateSettings",
+    "AnnotatedText",
+    "Annotation",
+    "Annotator",
     "Answer",
     "Candidate",
     "Concept",
@@ -56,6 +75,7 @@ __all__ = [
     "TrainSettings",
     "Vocabulary",
     "__version__",
+    "annotate",
     "build_index",
     "compare",
     "draw_pairs",
@@ -69,6 +89,10 @@ __all__ = [
 
 _MODULES = {
     "NIL": "linking.candidate",
+    "AnnotateSettings": "annotation.settings",
+    "AnnotatedText": "annotation.annotation",
+    "Annotation": "annotation.annotation",
+    "Annotator": "annotation.annotator",
     "Answer": "linking.answer",
     "Candidate": "linking.candidate",
     "Concept": "vocab.vocabulary",
@@ -80,6 +104,7 @@ _MODULES = {
     "Pairs": "pairs.artifact",
     "TrainSettings": "training.settings",
     "Vocabulary": "vocab.vocabulary",
+    "annotate": "api",
     "build_index": "api",
     "compare": "api",
     "draw_pairs": "api",

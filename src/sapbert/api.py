@@ -17,6 +17,9 @@ from sapbert.errors import needing
 from sapbert.progress import Progress, no_progress
 
 if TYPE_CHECKING:
+    from sapbert.annotation.annotation import AnnotatedText
+    from sapbert.annotation.annotator import Annotator
+    from sapbert.annotation.settings import AnnotateSettings
     from sapbert.evaluation.compare import Comparison, System
     from sapbert.index.settings import IndexSettings
     from sapbert.linking.answer import Answer
@@ -223,6 +226,34 @@ def link(mentions: str | list[str], *, index: PathLike = DEFAULT, k: int = 5) ->
     return [Answer(candidates) for candidates in linker.link(mentions, k=k)]
 
 
+@overload
+def annotate(
+    texts: str, *, index: PathLike = ..., settings: AnnotateSettings | None = ...
+) -> AnnotatedText: ...
+@overload
+def annotate(
+    texts: list[str], *, index: PathLike = ..., settings: AnnotateSettings | None = ...
+) -> list[AnnotatedText]: ...
+def annotate(
+    texts: str | list[str], *, index: PathLike = DEFAULT, settings: AnnotateSettings | None = None
+) -> AnnotatedText | list[AnnotatedText]:
+    """Find the concepts of an index in a text, or in a list of texts.
+
+    An index is opened by the first call and kept. `Annotator` streams any number of texts.
+
+        >>> found = sapbert.annotate("Lithium carbonate toxicity in a newborn with heart failure")
+        >>> [(one.start, one.end, one.concept_id) for one in found.annotations]
+        [(0, 17, 'mesh:D016651'), (0, 7, 'mesh:D008094'), (8, 17, 'mesh:D002254'), (45, 58, 'mesh:D006333')]
+    """
+    from sapbert.annotation.settings import AnnotateSettings
+
+    if not isinstance(texts, Iterable):
+        raise TypeError(f"texts is a string or a list of strings, got {texts!r}")
+    annotator = _annotator(str(index), settings or AnnotateSettings())
+    found = annotator.annotate([texts] if isinstance(texts, str) else texts)
+    return found[0] if isinstance(texts, str) else found
+
+
 def evaluate(
     benchmark: PathLike,
     *,
@@ -277,6 +308,13 @@ def _vocabulary(vocabulary: Vocabulary | PathLike) -> Vocabulary:
     from sapbert.vocab.vocabulary import Vocabulary
 
     return vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary.open(vocabulary)
+
+
+@cache
+def _annotator(index: str, settings: AnnotateSettings) -> Annotator:
+    from sapbert.annotation.annotator import Annotator
+
+    return Annotator.open(index, settings)
 
 
 @cache

@@ -18,15 +18,16 @@ from hypothesis import strategies as st
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.linking import job
 from sapbert.linking.candidate import Candidate
+from sapbert.linking.formats.linked_mention import LinkedMention
 from sapbert.linking.formats.parquet import ParquetWriter
 from sapbert.linking.formats.text import CsvFormat, JsonlFormat
-from sapbert.linking.formats.writer import LinkWriter, TextWriter
+from sapbert.linking.formats.writer import BatchWriter, TextWriter
 from sapbert.linking.input.mentions import MentionRow, MentionStream, mentions_from_list
 from sapbert.linking.job import link_to_file
 
 TEXTS = [f"mention {number}" for number in range(23)]
 JOB = {"index": "f00d", "k": 2}
-WRITERS: dict[str, LinkWriter] = {
+WRITERS: dict[str, BatchWriter[LinkedMention]] = {
     "links.csv": TextWriter(CsvFormat(("mention",))),
     "links.jsonl": TextWriter(JsonlFormat()),
     "links.parquet": ParquetWriter(("mention",), None),
@@ -62,7 +63,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "BATCHES_PER_COMMIT", 2)
 
 
-def uninterrupted(writer: LinkWriter, target: Path) -> bytes | pl.DataFrame:
+def uninterrupted(writer: BatchWriter[LinkedMention], target: Path) -> bytes | pl.DataFrame:
     """Return what an uninterrupted job writes."""
     link_to_file(mentions_from_list(TEXTS), Links(), writer, target, JOB)
     return content(target)

@@ -31,6 +31,7 @@ _COMMANDS = {
     "index": "linking",
     "reranker": "training",
     "link": "linking",
+    "annotate": "linking",
     "calibrate": "linking",
     "benchmark": "evaluation",
     "evaluate": "evaluation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -14,9 +15,13 @@ import typer
 from sapbert.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from sapbert.artifacts import Manifest
     from sapbert.cli.parameters import Output
     from sapbert.progress import Progress
+
+_PIPE_WIDTH = 1_000
 
 
 @contextmanager
@@ -64,6 +69,19 @@ def forbid_overwriting_input(out: Path | None, *inputs: Path | str | None) -> No
         with suppress(OSError):  # Usually one of the two does not exist.
             if out is not None and path is not None and out.samefile(path):
                 raise ConfigError(f"{out} is an input; choose another output path")
+
+
+def print_table(table: Table) -> None:
+    """Print a table to standard output, without spaces at the end of lines."""
+    from rich.console import Console
+    from rich.text import Text
+
+    # A pipe has no width, and wrapped names are hard to read.
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    for line in console.render_lines(table, pad=False):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
+        text.rstrip()
+        console.print(text, soft_wrap=True)
 
 
 def quantity(number: int, noun: str) -> str:

@@ -37,6 +37,7 @@ from sapbert.index.folder import (
     open_index,
     open_search,
 )
+from sapbert.index.lexicon.lexicon import LEXICON, write_lexicon
 from sapbert.index.name_table import NameTable
 from sapbert.index.name_table_writer import write_name_table
 from sapbert.index.recall import SAMPLE_SIZE, Neighbours, Sample, choose_candidates, merge_neighbours
@@ -99,6 +100,8 @@ def build_index(
             on_forecast(work.missing(store), rate)
         work.run(store, progress)
         measured = _measure(draft.path, kind, work.sample, work.assemble(store, draft.path))
+        (draft.path / LEXICON).mkdir()
+        write_lexicon(name_table, draft.path / LEXICON, progress=progress)
         if settings.hybrid:
             (draft.path / SPARSE).mkdir()
             write_sparse(name_table.folded, draft.path / SPARSE, SparseSettings(), progress=progress)

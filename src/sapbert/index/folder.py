@@ -6,6 +6,7 @@
 | `vectors.npy`, `scales.npy` | one vector per name (`index.vectors`) |
 | `axes.npy` | the projection, if vectors have fewer dimensions than the encoder (`encoder.pca`) |
 | `codes.npy`, `frame.npy`, `mean.npy` | binary codes that select candidates, for kind ann (`index.ann`) |
+| `lexicon/` | a hash of the words of each name, to find names in text (`index.lexicon`) |
 | `sparse/` | character n-grams of the names, for a hybrid index (`index.sparse`) |
 | `encoder/` | the encoder that made the vectors, as ONNX |
 

@@ -11,9 +11,9 @@ from typing import Final, Literal
 NIL: Final = "NIL"
 """Written instead of a concept identifier if a mention has no candidate."""
 
-MatchedBy = Literal["exact", "dense", "hybrid", "reranked"]
-"""How a candidate was found: equal after folding, by vectors, by vectors and n-grams, or reordered by a
-reranker."""
+MatchedBy = Literal["exact", "words", "dense", "hybrid", "reranked"]
+"""How a candidate was found: equal after folding, with the same words after stemming (in running text), by
+vectors, by vectors and n-grams, or reordered by a reranker."""
 
 
 @dataclass(frozen=True, slots=True)

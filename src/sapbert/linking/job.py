@@ -1,5 +1,7 @@
 """Link all mentions of an input to a file, in a job that can be resumed after an interrupt.
 
+Annotating texts is such a job too; its items are documents instead of mentions.
+
 The job works in a folder next to the target, `OUT.run`; the target appears when it is complete. Links are
 written and synced, then `state.json` is replaced, with the number of mentions written. What was written after
 the last state (before a kill or a full disk) is discarded when the job resumes, so no line is lost, repeated
@@ -21,12 +23,12 @@ from dataclasses import asdict, dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from sapbert.errors import ArtifactError, ConfigError, FormatError, SapbertError
 from sapbert.linking.candidate import Candidate
 from sapbert.linking.formats.linked_mention import RANK, LinkedMention
-from sapbert.linking.formats.writer import Batch, LinkWriter
+from sapbert.linking.formats.writer import BatchWriter
 from sapbert.linking.input.mentions import MentionRow, MentionStream
 from sapbert.linking.linker import BATCH
 from sapbert.resumable import changed_values, locked_run, refuse_interrupted, run_folder
@@ -34,6 +36,7 @@ from sapbert.resumable import changed_values, locked_run, refuse_interrupted, ru
 Link = Callable[[Sequence[MentionRow]], Sequence[Sequence[Candidate]]]
 OnLinked = Callable[[int], None]
 """Called with the number of mentions linked so far."""
+Batch = list[LinkedMention]
 BATCHES_PER_COMMIT = 8
 SECONDS_PER_COMMIT = 20.0
 SECONDS_PER_BATCH = 5.0
@@ -42,6 +45,33 @@ FIRST_BATCH = 32
 MAX_CANDIDATES = 1 << 18
 """Candidates in memory, about 100 MB."""
 _STATE = "state.json"
+
+
+class InputItem(Protocol):
+    """A mention or a document to be processed."""
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """Its input row, by which a resumed job recognizes it."""
+        ...
+
+
+class OutputItem(InputItem, Protocol):
+    """A processed mention or document."""
+
+    @property
+    def number(self) -> int:
+        """Number of its row in the input, from 1."""
+        ...
+
+    @property
+    def result_count(self) -> int:
+        """Number of its candidates or annotations."""
+        ...
+
+
+Input = TypeVar("Input", bound=InputItem)
+Output = TypeVar("Output", bound=OutputItem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +118,7 @@ def link_batches(
 def link_to_file(
     mentions: MentionStream,
     link: Link,
-    writer: LinkWriter,
+    writer: BatchWriter[LinkedMention],
     target: Path,
     job: Mapping[str, Any],
     *,
@@ -100,14 +130,40 @@ def link_to_file(
 
     `job` contains the settings as JSON values, among them `k`; a job can only be resumed with equal settings.
     """
+    return run_job(
+        mentions.rows,
+        lambda rows, before: link_batches(rows, link, k=job["k"], before=before, first=FIRST_BATCH),
+        writer,
+        target,
+        job,
+        resume=resume,
+        overwrite=overwrite,
+        on_done=on_linked,
+    )
+
+
+def run_job(
+    rows: Iterator[Input],
+    batches: Callable[[Iterator[Input], int], Iterator[list[Output]]],
+    writer: BatchWriter[Output],
+    target: Path,
+    job: Mapping[str, Any],
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    on_done: OnLinked = lambda _done: None,
+) -> int:
+    """Process all rows with `batches`, write them to `target` and return their number.
+
+    `batches` takes the remaining rows and the number of rows before them.
+    """
     with _run_folder(target, resume=resume, overwrite=overwrite) as folder:
         run = _Run(folder, writer, _load_state(folder, job))
-        rows = run.skip_done(mentions.rows)
+        remaining = run.skip_done(rows)
         try:
-            before = run.status.state.mentions
-            for batch in link_batches(rows, link, k=job["k"], before=before, first=FIRST_BATCH):
+            for batch in batches(remaining, run.status.state.mentions):
                 run.add(batch)
-                on_linked(batch[-1].number)
+                on_done(batch[-1].number)
         except BaseException:
             if run.status.pending:
                 # The first error matters more than a failure to write the remaining links.
@@ -147,20 +203,20 @@ def count_finished(links: Path, mentions: MentionStream) -> int | None:
     return count
 
 
-class _Status(NamedTuple):
+class _Status(NamedTuple, Generic[Output]):
     """What is written and what is pending; replaced in one step, so that an interrupt cannot split it."""
 
     state: JobState
     digest: hashlib.blake2b
     """Digest of the rows written."""
-    pending: list[Batch]
+    pending: list[list[Output]]
 
 
-class _Run:
+class _Run(Generic[Output]):
     """Collects batches and commits them to the writer."""
 
-    def __init__(self, folder: Path, writer: LinkWriter, state: JobState) -> None:
-        self.status = _Status(state, hashlib.blake2b(digest_size=16), [])
+    def __init__(self, folder: Path, writer: BatchWriter[Output], state: JobState) -> None:
+        self.status: _Status[Output] = _Status(state, hashlib.blake2b(digest_size=16), [])
         self._folder = folder
         self._writer = writer
         self._last_commit = monotonic()
@@ -178,7 +234,7 @@ class _Run:
                     )
             start = stop
 
-    def skip_done(self, rows: Iterator[MentionRow]) -> Iterator[MentionRow]:
+    def skip_done(self, rows: Iterator[Input]) -> Iterator[Input]:
         """Skip the rows that are already linked, after checking that they are the same."""
         state, digest, _ = self.status
         for row in islice(rows, state.mentions):
@@ -190,11 +246,11 @@ class _Run:
             )
         return rows
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: list[Output]) -> None:
         """Add a batch; several are committed together."""
         pending = self.status.pending
         pending.append(batch)
-        candidates = sum(len(linked.candidates) for batch in pending for linked in batch)
+        candidates = sum(item.result_count for batch in pending for item in batch)
         if (
             len(pending) >= BATCHES_PER_COMMIT
             or candidates >= MAX_CANDIDATES

@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from sapbert.annotation.input.pubtator import Annotation, Document
 from sapbert.errors import ArtifactError, ConfigError, FormatError
-from sapbert.evaluation.benchmarks.corpora import Annotation, Document
 from sapbert.evaluation.benchmarks.dataset import (
     MENTIONS,
     Dictionary,

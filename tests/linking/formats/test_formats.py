@@ -27,7 +27,7 @@ COLUMNS = ("id", "name")
 
 
 def written(
-    format: TextFormat, linked: list[LinkedMention] = LINKED, *, delimiter: str = ","
+    format: TextFormat[LinkedMention], linked: list[LinkedMention] = LINKED, *, delimiter: str = ","
 ) -> list[dict[str, str]]:
     text = format.header() + format.rows(linked)
     assert text.endswith("\n")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from sapbert.cli.output import quantity
+from sapbert.cli.output import print_table, quantity
 from sapbert.cli.parameters import Overwrite, Resume
 from sapbert.errors import SapbertError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sapbert.linking.candidate import Candidate
     from sapbert.linking.formats.linked_mention import LinkedMention
     from sapbert.linking.formats.text import TextFormat
-    from sapbert.linking.formats.writer import LinkWriter
+    from sapbert.linking.formats.writer import BatchWriter
     from sapbert.linking.input.mentions import MentionRow, MentionStream
     from sapbert.linking.job import OnLinked
     from sapbert.linking.linker import Linker
@@ -40,7 +40,6 @@ class LinkFormat(StrEnum):
     USAGI = "usagi"
 
 
-_PIPE_WIDTH = 1_000
 _TABLE_COLUMNS = (
     "mention", "concept_id", "preferred_name", "matched_name", "name_kind", "matched_by", "score",
     "confidence", "rerank_score",
@@ -74,7 +73,7 @@ class Task(NamedTuple):
         mentions, contexts = [row.mention for row in rows], context_texts(rows, self.context_column)
         return self.linker.link(mentions, settings=self.settings, contexts=contexts)
 
-    def text_format(self) -> TextFormat:
+    def text_format(self) -> TextFormat[LinkedMention]:
         """Return the writer of a text format."""
         from sapbert.curies import canonical_prefix
         from sapbert.linking.formats.sssom import SssomFormat
@@ -158,7 +157,6 @@ def print_links(task: Task) -> None:
 
 
 def _print_table(batch: Sequence[LinkedMention]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -180,12 +178,7 @@ def _print_table(batch: Sequence[LinkedMention]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(row[column])) for column in columns))
-    # A pipe has no width, and wrapped names are hard to read.
-    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-    for line in console.render_lines(table, pad=False):
-        text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
-        text.rstrip()
-        console.print(text, soft_wrap=True)
+    print_table(table)
 
 
 def _cell(value: str | float | None) -> str:
@@ -217,7 +210,7 @@ def write_links(task: Task, out: Path, on_linked: OnLinked, *, resume: bool, ove
     from sapbert.linking.job import is_interrupted, link_to_file
     from sapbert.resumable import run_folder
 
-    writer: LinkWriter
+    writer: BatchWriter[LinkedMention]
     if task.kind == LinkFormat.PARQUET:
         from sapbert.linking.formats.parquet import ParquetWriter
 
@@ -245,7 +238,7 @@ def write_links(task: Task, out: Path, on_linked: OnLinked, *, resume: bool, ove
 
 
 @contextmanager
-def linking_bar(*, drawn: bool) -> Iterator[tuple[Progress, OnLinked]]:
+def linking_bar(unit: str = "mentions", *, drawn: bool) -> Iterator[tuple[Progress, OnLinked]]:
     """Yield two callbacks that draw one bar: the part of the input that was read, and the mentions linked."""
     if not (drawn and sys.stderr.isatty()):
         yield (lambda _name, _done, _total: None), (lambda _mentions: None)
@@ -253,7 +246,7 @@ def linking_bar(*, drawn: bool) -> Iterator[tuple[Progress, OnLinked]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    rate = TextColumn("{task.fields[linked]:,} mentions  {task.fields[rate]:,.0f}/s")
+    rate = TextColumn(f"{{task.fields[linked]:,}} {unit}  {{task.fields[rate]:,.0f}}/s")
     columns = (BarColumn(), TimeRemainingColumn(), rate)
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("link", total=None, linked=0, rate=0.0)

@@ -19,9 +19,10 @@ from pathlib import Path
 
 import polars as pl
 
+from sapbert.annotation.input.pubtator import Annotation, Document, read_pubtator
 from sapbert.artifacts import Manifest, create
 from sapbert.errors import ConfigError, FormatError
-from sapbert.evaluation.benchmarks.corpora import Annotation, Document, read_pubtator, split_from_name
+from sapbert.evaluation.benchmarks.corpora import split_from_name
 from sapbert.evaluation.benchmarks.dataset import Dictionary, make_dictionary, mention_table
 from sapbert.evaluation.benchmarks.loader import KIND
 from sapbert.evaluation.benchmarks.raw_dictionary import bare_ids, read_raw_dictionary

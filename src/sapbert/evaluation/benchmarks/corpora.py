@@ -1,85 +1,22 @@
-"""Read benchmarks that annotate mentions in documents: PubTator and BigBIO's JSON.
-
-A PubTator document is `PMID|t|title`, `PMID|a|abstract` and one tab-separated line per mention: PMID, start,
-end, text, type, ids and, in BC5CDR, the parts of a composite mention. Offsets count title and abstract with
-one character between them. A line with four fields is a relation between ids, not a mention.
-"""
+"""Read benchmarks that annotate mentions in documents: PubTator and BigBIO's JSON."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
+from sapbert.annotation.input.pubtator import Document, read_pubtator
 from sapbert.errors import FormatError
 from sapbert.evaluation.benchmarks.dataset import mention_table
 from sapbert.evaluation.benchmarks.mention_lists import SPLITS, BenchmarkContents, concat_by_split
-from sapbert.text import tidy
 from sapbert.vocab.input_files import InputFile, InputReader, Release
 
-_TEXT = re.compile(r"(?P<id>[^|\t]+)\|(?P<section>[ta])\|(?P<text>.*)")
 PUBTATOR = r".*(pubtator|set_corpus).*\.txt"
 """Pattern of the names of PubTator files."""
-_RELATION, _MENTION = 4, (6, 7)
-_SENTENCE_END = re.compile(r"[.!?]\s+(?=[A-Z0-9(\[])")
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """One annotated mention in a document."""
-
-    start: int
-    end: int
-    text: str
-    type: str
-    ids: str
-    parts: str = ""
-    """Names of the parts of a composite mention, joined by `|`; empty if the annotators did not give them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A title, an abstract and their annotations."""
-
-    id: str
-    title: str = ""
-    abstract: str = ""
-    annotations: list[Annotation] = field(default_factory=list)
-
-    def sentence_of(self, annotation: Annotation) -> str:
-        """Return the sentence around a mention, found by a simple rule; the title is one sentence."""
-        if annotation.start < len(self.title):
-            return tidy(self.title)
-        start, end = (offset - len(self.title) - 1 for offset in (annotation.start, annotation.end))
-        ends = [match.end() for match in _SENTENCE_END.finditer(self.abstract)]
-        first = max((offset for offset in ends if offset <= start), default=0)
-        last = min((offset for offset in ends if offset >= end), default=len(self.abstract))
-        return tidy(self.abstract[first:last])
-
-
-def read_pubtator(source: InputFile, inputs: InputReader) -> Iterator[Document]:
-    """Yield the documents of a PubTator file."""
-    texts: dict[str, str] = {}
-    annotations: list[Annotation] = []
-    current = ""
-    with inputs.stream(source) as stream:
-        for number, raw in enumerate(stream, 1):
-            line = _decoded(raw, source, number)
-            section = _TEXT.match(line)
-            if (section and section["id"] != current) or not line.strip():
-                if texts:
-                    yield Document(current, texts.get("t", ""), texts.get("a", ""), annotations)
-                texts, annotations = {}, []
-            if section:
-                current, texts[section["section"]] = section["id"], section["text"]
-            elif line.strip() and (annotation := _annotation(line, current, source, number)):
-                annotations.append(annotation)
-    if texts:
-        yield Document(current, texts.get("t", ""), texts.get("a", ""), annotations)
 
 
 def read_medmentions(release: Release, inputs: InputReader, prefix: str | None) -> BenchmarkContents:
@@ -131,13 +68,6 @@ def read_bigbio(release: Release, inputs: InputReader, prefix: str | None) -> Be
     return BenchmarkContents(_tables(rows, prefix))
 
 
-def _decoded(raw: bytes, source: InputFile, number: int) -> str:
-    try:
-        return raw.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise FormatError(source.name, number, "is not UTF-8", hint="convert the file") from error
-
-
 def _pubtator_mentions(document: Document) -> Iterator[dict[str, str]]:
     for annotation in document.annotations:
         yield {
@@ -147,21 +77,6 @@ def _pubtator_mentions(document: Document) -> Iterator[dict[str, str]]:
             "ids": annotation.ids,
             "context": document.sentence_of(annotation),
         }
-
-
-def _annotation(line: str, document: str, source: InputFile, number: int) -> Annotation | None:
-    fields = line.split("\t")
-    if len(fields) == _RELATION:
-        return None
-    if len(fields) not in _MENTION or fields[0] != document:
-        problem = f"not an annotation of document {document or '(none yet)'}: {line[:60]!r}"
-        hint = "expected tab-separated PMID, start, end, text, type, ids"
-        raise FormatError(source.name, number, problem, hint=hint)
-    try:
-        return Annotation(int(fields[1]), int(fields[2]), *fields[3:])
-    except ValueError as error:
-        problem = f"{fields[1][:20]!r} and {fields[2][:20]!r} are not offsets"
-        raise FormatError(source.name, number, problem) from error
 
 
 def _json_documents(source: InputFile, inputs: InputReader) -> Iterator[dict[str, Any]]:

@@ -37,6 +37,11 @@ class LinkedMention(NamedTuple):
     row: Mapping[str, Any]
     candidates: Sequence[Candidate]
 
+    @property
+    def result_count(self) -> int:
+        """Number of candidates."""
+        return len(self.candidates)
+
 
 def candidate_fields(candidates: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
     """Yield the `FIELDS` of each candidate, or of NIL if there is none."""

@@ -32,6 +32,7 @@ _COLUMNS = (
 )
 _JUSTIFICATIONS = {
     "exact": "semapv:LexicalMatching",
+    "words": "semapv:LexicalMatching",
     "dense": "semapv:SemanticSimilarityThresholdMatching",
     "hybrid": "semapv:CompositeMatching",
     "reranked": "semapv:CompositeMatching",

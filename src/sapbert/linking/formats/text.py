@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from sapbert.linking.formats.linked_mention import (
     FIELDS,
@@ -21,16 +21,18 @@ from sapbert.linking.formats.linked_mention import (
     to_text,
 )
 
+Item = TypeVar("Item", contravariant=True)
 
-class TextFormat(Protocol):
-    """Writes links as text."""
+
+class TextFormat(Protocol[Item]):
+    """Writes links, or other items of a job, as text."""
 
     def header(self) -> str:
         """Return the text before the first row."""
         ...
 
-    def rows(self, batch: Sequence[LinkedMention]) -> str:
-        """Return the complete lines of some mentions."""
+    def rows(self, batch: Sequence[Item]) -> str:
+        """Return the complete lines of some items."""
         ...
 
 

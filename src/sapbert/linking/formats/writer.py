@@ -1,4 +1,4 @@
-"""`LinkWriter`: how a resumable job writes its links.
+"""`BatchWriter`: how a resumable job writes its links, or other items.
 
 A writer has no state except the files in the folder of the job. The position, up to which the files are
 valid, is part of the state of the job.
@@ -11,21 +11,21 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from sapbert.linking.formats.linked_mention import LinkedMention
 from sapbert.linking.formats.text import TextFormat
 
 _FILE = "rows"
 _PIECE = 1 << 20
 
-Batch = list[LinkedMention]
+Item = TypeVar("Item", contravariant=True)
+Written = TypeVar("Written")
 
 
-class LinkWriter(Protocol):
-    """Writes links to a folder, then to a file."""
+class BatchWriter(Protocol[Item]):
+    """Writes batches of items to a folder, then to a file."""
 
-    def write(self, folder: Path, position: int, batches: Sequence[Batch]) -> int:
+    def write(self, folder: Path, position: int, batches: Sequence[Sequence[Item]]) -> int:
         """Write batches after `position`, replacing what is there; sync; return the new position."""
         ...
 
@@ -39,12 +39,12 @@ class LinkWriter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TextWriter:
+class TextWriter(Generic[Written]):
     """Writes one text file; the position is its length in bytes."""
 
-    format: TextFormat
+    format: TextFormat[Written]
 
-    def write(self, folder: Path, position: int, batches: Sequence[Batch]) -> int:
+    def write(self, folder: Path, position: int, batches: Sequence[Sequence[Written]]) -> int:
         """Append the text of some batches."""
         texts = [self.format.rows(batch) for batch in batches]
         if position == 0:

@@ -1,0 +1,1 @@
+"""Find the concepts of an index in running text."""

@@ -1,0 +1,196 @@
+"""`Annotator`: find the concepts of an index in running text.
+
+Texts are split into words; all names among their n-grams are found at once (`exact`), each span with its most
+probable concept; then abbreviations are resolved, and overlapping spans are ordered. Long texts are processed
+in pieces that end with a line or a sentence, so that memory does not grow with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Final, Self
+
+import numpy as np
+
+from sapbert.annotation.abbreviations import defined_abbreviations, occurrences
+from sapbert.annotation.annotation import AnnotatedText, Annotation
+from sapbert.annotation.exact import Concept, ExactLayer, Span
+from sapbert.annotation.lexicons import open_lexicon
+from sapbert.annotation.settings import AnnotateSettings
+from sapbert.defaults import DEFAULT, resolve_default
+from sapbert.index.lexicon.lexicon import Lexicon
+from sapbert.index.lexicon.ngrams import NgramHashes
+from sapbert.index.lexicon.words import Splitter
+from sapbert.index.name_table import NameTable
+from sapbert.linking.candidate import MatchedBy
+from sapbert.linking.linker import Linker
+from sapbert.linking.search import FilterMasks, filter_masks
+
+BATCH = 128
+"""Texts annotated together."""
+PIECE = 100_000
+"""Characters of a text that are annotated at a time."""
+_MESH_TYPES: Final = ("C", "D", "F")
+"""Diseases, chemicals and drugs, psychiatry and psychology: types that are mentions more often than words."""
+_MESH_TREES: Final = frozenset("ABCDEFGHIJKLMNVZ")
+DEFAULTS: Final = AnnotateSettings()
+
+
+class Annotator:
+    """Finds the concepts of an index in running text."""
+
+    def __init__(self, linker: Linker, lexicon: Lexicon, settings: AnnotateSettings = DEFAULTS) -> None:
+        self.linker = linker
+        self.settings = settings
+        self._splitter = Splitter()
+        masks = _masks(linker.name_table, settings)
+        self.lexicon = lexicon
+        self._exact = ExactLayer(lexicon, linker.name_table, masks)
+
+    @classmethod
+    def open(
+        cls, path: Path | str = DEFAULT, settings: AnnotateSettings = DEFAULTS, *, threads: int | None = None
+    ) -> Self:
+        """Open an index written by `sapbert index`, or the bundled MeSH index."""
+        linker = Linker.open(path, threads=threads)
+        lexicon = open_lexicon(resolve_default(path, "index"), linker.name_table, linker.fingerprint)
+        return cls(linker, lexicon, settings)
+
+    def annotate(self, texts: Sequence[str]) -> list[AnnotatedText]:
+        """Return the annotations of each text."""
+        if isinstance(texts, str):
+            raise TypeError("annotate takes a list of texts, got a string; put it into a list")
+        return list(self.stream(texts))
+
+    def stream(self, texts: Iterable[str]) -> Iterator[AnnotatedText]:
+        """Yield the annotations of each text; only a batch of texts is in memory."""
+        remaining = iter(texts)
+        while batch := list(islice(remaining, BATCH)):
+            pieces = [(number, offset) for number, text in enumerate(batch) for offset in _pieces(text)]
+            found: list[list[Annotation]] = [[] for _ in batch]
+            for first in range(0, len(pieces), BATCH):
+                part = pieces[first : first + BATCH]
+                spans = [batch[number][start:end] for number, (start, end) in part]
+                for (number, (start, _)), ordered in zip(part, self._annotate(spans), strict=True):
+                    found[number].extend(_shift(ordered, start))
+            yield from map(AnnotatedText, batch, map(tuple, found))
+
+    def _annotate(self, texts: list[str]) -> Iterator[list[Annotation]]:
+        words = self._splitter.split(texts)
+        by_text: list[list[Span]] = [[] for _ in texts]
+        for span in self._exact.find(texts, words, NgramHashes(words)):
+            by_text[span.text].append(span)
+        for text, spans in zip(texts, by_text, strict=True):
+            yield self._finish(text, spans)
+
+    def _finish(self, text: str, spans: list[Span]) -> list[Annotation]:
+        """Resolve abbreviations, drop improbable spans, and mark or drop nested ones."""
+        found = [self._annotation(text, span) for span in spans]
+        if self.settings.abbreviations and (defined := defined_abbreviations(text)):
+            found = [annotation for annotation in found if annotation.mention not in defined]
+            for short, long in defined.items():
+                found += self._abbreviated(text, short, long)
+        found = [one for one in found if one.confidence >= self.settings.min_confidence]
+        return resolve_overlaps(found, nested=self.settings.nested)
+
+    def _abbreviated(self, text: str, short: str, long: str) -> Iterator[Annotation]:
+        concept = self._exact.concept_of(long, self._splitter.split([long]))
+        if concept is None:
+            return
+        for start, end in occurrences(text, short):
+            yield replace(self._annotation(text, Span(0, start, end, concept)), expanded=long)
+
+    def _annotation(self, text: str, span: Span) -> Annotation:
+        concept, table = span.concept, self.linker.name_table
+        return Annotation(
+            span.start,
+            span.end,
+            text[span.start : span.end],
+            table.concepts[concept.number],
+            table.preferred[concept.number],
+            table.texts[concept.row],
+            _matched_by(concept),
+            1.0,
+            round(concept.confidence, 4),
+            other_concept_ids=tuple(table.concepts[number] for number in concept.others),
+            types=_types(table, concept.number),
+        )
+
+
+def _masks(table: NameTable, settings: AnnotateSettings) -> FilterMasks:
+    """Return what the filters allow; without types, some types of MeSH and all of another vocabulary."""
+    if settings.types or not table.types or not set(table.types) <= _MESH_TREES:
+        return filter_masks(table, settings.types, settings.sources, settings.prefixes)
+    unwanted = [kind for kind in table.types if kind not in _MESH_TYPES]
+    wanted = [kind for kind in table.types if kind in _MESH_TYPES]
+    # The top of each tree has no type: "Neoplasms" is as good a concept as those below it.
+    has_type = np.diff(table.type_offsets) > 0
+    allowed = filter_masks(table, (), settings.sources, settings.prefixes)
+    of_type = filter_masks(table, wanted).concepts if wanted and unwanted else None
+    if of_type is None:
+        return allowed
+    links = (of_type | ~has_type)[table.link_concepts]
+    if allowed.links is not None:
+        links &= allowed.links
+    rows = np.logical_or.reduceat(links, table.link_offsets[:-1])
+    return FilterMasks(rows, links, of_type | ~has_type, int(rows.sum()))
+
+
+def resolve_overlaps(found: Iterable[Annotation], *, nested: bool) -> list[Annotation]:
+    """Order annotations, mark those inside others, and drop what is redundant.
+
+    A span inside a span of the same concept is always dropped. Without `nested`, of overlapping spans the
+    longest is kept.
+    """
+    ordered = sorted(found, key=lambda one: (one.start, -one.end, -one.confidence))
+    kept: list[Annotation] = []
+    for one in ordered:
+        around = [
+            other for other in kept[-_MAX_OVERLAPPING:] if other.start <= one.start and one.end <= other.end
+        ]
+        if any(other.concept_id == one.concept_id for other in around):
+            continue
+        kept.append(replace(one, nested=True) if around else one)
+    return kept if nested else longest(kept)
+
+
+_MAX_OVERLAPPING = 64
+
+
+def longest(ordered: Sequence[Annotation]) -> list[Annotation]:
+    """Return annotations that do not overlap: the longest ones, then the first ones."""
+    taken: list[Annotation] = []
+    for one in sorted(ordered, key=lambda one: (one.start - one.end, one.start)):
+        if all(one.end <= other.start or other.end <= one.start for other in taken):
+            taken.append(one)
+    return sorted(taken, key=lambda one: one.start)
+
+
+def _types(table: NameTable, concept: int) -> tuple[str, ...]:
+    numbers = table.type_numbers[table.type_offsets[concept] : table.type_offsets[concept + 1]]
+    return tuple(table.types[number] for number in numbers.tolist())
+
+
+def _matched_by(concept: Concept) -> MatchedBy:
+    return "exact" if concept.same_spelling else "words"
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the pieces of a text; they end with a line, a sentence or a word."""
+    start = 0
+    while len(text) - start > PIECE:
+        tail = text[start + PIECE // 2 : start + PIECE]
+        cut = max(tail.rfind("\n"), -1) + 1 or max(tail.rfind(". "), -1) + 1 or tail.rfind(" ") + 1
+        end = start + PIECE // 2 + cut if cut else start + PIECE
+        yield start, end
+        start = end
+    yield start, len(text)
+
+
+def _shift(annotations: Iterable[Annotation], offset: int) -> Iterable[Annotation]:
+    if not offset:
+        return annotations
+    return (replace(one, start=one.start + offset, end=one.end + offset) for one in annotations)

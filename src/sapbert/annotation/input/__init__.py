@@ -1,0 +1,1 @@
+"""Input of annotation: texts from files and tables, corpora with annotations."""
