@@ -149,7 +149,7 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
     An existing artifact is not changed before that; without `overwrite` it is an error.
     """
     target = Path(os.path.abspath(target))
-    with work_folder(target) as work, ThreadPoolExecutor(1) as disk:
+    with _os_errors_named(target), work_folder(target) as work, ThreadPoolExecutor(1) as disk:
         refuse_occupied(target, overwrite=overwrite)
         draft = Draft(work / _NEW, disk)
         draft.path.mkdir()
@@ -161,6 +161,17 @@ def create(target: Path, *, overwrite: bool = False) -> Iterator[Draft]:
         refuse_occupied(target, overwrite=overwrite, kind=draft.manifest.kind)
         _move_in(work, target, overwrite=overwrite)
         sync(target.parent)
+
+
+@contextmanager
+def _os_errors_named(target: Path) -> Iterator[None]:
+    """Name the target in an error of the operating system that names no file, such as a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(target)
+        raise
 
 
 def _move_in(work: Path, target: Path, *, overwrite: bool) -> None:

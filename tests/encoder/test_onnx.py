@@ -129,3 +129,14 @@ def test_encoding_loads_neither_torch_nor_polars(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("(2, 32)\n", "")
+
+
+def test_a_symbolic_link_out_of_the_encoder_is_not_copied(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("private key")
+    (folder / "huggingface" / "notes.txt").symlink_to(tmp_path / "secret")
+    (folder / "huggingface" / "again.json").symlink_to(folder / "huggingface" / "config.json")
+    OnnxEncoder.open(folder).copy_to(tmp_path / "copy")
+
+    copied = {file.name for file in (tmp_path / "copy" / "huggingface").iterdir()}
+    assert "again.json" in copied
+    assert "notes.txt" not in copied

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,3 +73,13 @@ def test_no_process_is_left_behind(encoder: TransformerEncoder) -> None:
         only = processes._free.get()
         processes._free.put(only)
     assert only._process.returncode is not None
+
+
+def test_a_file_in_the_working_folder_replaces_no_package(
+    encoder: TransformerEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tokenizers.py").write_text("raise SystemExit('imported from the working folder')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [os.path.abspath(path) for path in sys.path if path])
+    with TokenizerPool(encoder.tokenizer.backend_tokenizer, 1) as processes:
+        assert len(processes.tokenize(["heart"]).lengths) == 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_128
 
 from sapbert.errors import FormatError
+from sapbert.vocab import input_files
 from sapbert.vocab.input_files import InputReader
 from tests.vocab.sources import CONTENT, blocks_of, content, find, gzipped, source_of, write_files
 
@@ -48,6 +50,27 @@ def test_blocks_contain_the_lines_of_the_file_for_any_block_size(
     # Blank lines at the end may be left out.
     assert joined == data + b"\n" or (data.startswith(joined) and not data[len(joined) :].strip())
     assert inputs.checksums["invented.txt"] == {"bytes": len(file), "xxh3": xxh3_128(file).hexdigest()}
+
+
+def test_a_line_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_files, "MAX_LINE_BYTES", 50)
+    long = source_of(b"short\n" + b"x" * 200 + b"\n")
+    with blocks_of(30), pytest.raises(FormatError, match=r"invented\.txt: a line is longer than"):
+        list(InputReader().blocks(long))
+    with InputReader().stream(long) as stream:
+        assert next(stream) == b"short\n"
+        with pytest.raises(FormatError, match=r"invented\.txt: a line is longer than"):
+            next(stream)
+
+
+def test_an_xml_record_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_files, "MAX_RECORD_BYTES", 100)
+    stream = input_files.RecordStream(io.BytesIO(bytes(1000)), "a.xml")
+    for _ in range(3):
+        stream.read(90)
+        stream.start_record()
+    with pytest.raises(FormatError, match=r"a\.xml: a record is longer than"):
+        stream.read(101)
 
 
 def test_memory_is_limited_to_one_block(tmp_path: Path) -> None:

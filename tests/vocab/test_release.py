@@ -216,3 +216,31 @@ def test_an_encrypted_zip_must_be_unpacked_first(tmp_path: Path) -> None:
         FormatError, match=r"umls\.zip/MRCONSO\.RRF: cannot be unpacked: .*\(unpack it first\)"
     ):
         content(find(tmp_path))
+
+
+def test_archives_may_be_nested_only_a_few_times(tmp_path: Path) -> None:
+    content, name = CONTENT, "MRCONSO.RRF"
+    for depth in range(1, 6):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr(name, content)
+        content, name = packed.getvalue(), f"{depth}.zip"
+        (tmp_path / name).write_bytes(content)
+
+    assert [member.plain_name for member in Release(tmp_path / "4.zip").members] == ["MRCONSO.RRF"]
+    with pytest.raises(FormatError, match=r"1\.zip: more than 4 archives inside each other"):
+        Release(tmp_path / "5.zip")
+
+
+def test_a_zip_truncated_anywhere_is_refused_by_name(tmp_path: Path) -> None:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.writestr("MRCONSO.RRF", CONTENT[:200])
+        archive.writestr("MRSTY.RRF", CONTENT[:100])
+    data = whole.getvalue()
+    path = tmp_path / "umls.zip"
+    for start in range(1, len(data), 7):
+        # The end of the file, with the directory of the archive, is what Python looks for.
+        path.write_bytes(data[start:])
+        with pytest.raises(FormatError, match=r"umls\.zip"):
+            content(find(path))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -249,3 +250,16 @@ def test_names_beyond_the_memory_limit_are_spooled_to_disk(tmp_path: Path) -> No
         assert 0 < on_disk < len(rows)
         writer.finish({}, InputReader())
     assert Vocabulary.open(tmp_path / "v").names.collect()["name"].to_list() == [row[1] for row in rows]
+
+
+def test_a_name_as_long_as_a_book_is_refused(tmp_path: Path) -> None:
+    names: list[NameRow] = [("a:1", "x" * size, 1, "en", "s", "exact") for size in (1 << 20, (1 << 20) + 1)]
+    write(tmp_path / "v", Content(names=names[:1]))
+    with pytest.raises(SapbertError, match="a name is longer than 1 MB: 'xxx"):
+        write(tmp_path / "w", Content(names=names))
+
+
+def test_a_full_disk_is_reported_with_the_target(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left") as raised, create(tmp_path / "pairs"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert raised.value.filename == str(tmp_path / "pairs")

@@ -186,8 +186,14 @@ class OnnxEncoder:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self._folder / name, folder / name)
         if (self._folder / ORIGIN).is_dir():
-            shutil.copytree(self._folder / ORIGIN, folder / ORIGIN)
+            shutil.copytree(self._folder / ORIGIN, folder / ORIGIN, ignore=self._links_elsewhere)
         write_description(folder, self._description)
+
+    def _links_elsewhere(self, folder: str, names: list[str]) -> list[str]:
+        """Return the names of symbolic links out of the encoder, or out of its folder in the hub's cache."""
+        here = self._folder.resolve()
+        root = here.parents[1] if here.parent.name == "snapshots" else here
+        return [name for name in names if not (Path(folder) / name).resolve().is_relative_to(root)]
 
     def encode(self, names: Sequence[str], *, on_progress: OnProgress | None = None) -> NDArray[np.float32]:
         """Return one unit vector per name, in the order given.  # (names, dimension)

@@ -34,8 +34,8 @@ _HINT = "(see docs/how-to/rerank.md)"
 def open_reranker(name: str, *, threads: int | None = None) -> Reranker:
     """Open a folder with a reranker, or import `module:attribute`: a reranker or a callable returning one.
 
-    Modules are searched in the Python path and, as with `python -m`, in the working directory. `threads`
-    applies to a folder only.
+    Modules are searched in the Python path and then in the working directory. `threads` applies to a folder
+    only.
     """
     module, colon, attribute = name.partition(":")
     if Path(name).exists() or not colon:
@@ -43,7 +43,7 @@ def open_reranker(name: str, *, threads: int | None = None) -> Reranker:
 
         return CrossEncoder.open(name, threads=threads)
     if "" not in sys.path:
-        sys.path.insert(0, "")
+        sys.path.append("")  # last, so that no file there replaces an installed package
     try:
         imported = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError, TypeError, SyntaxError) as error:

@@ -65,9 +65,10 @@ class _Worker:
     """One worker process, with messages through its standard input and output."""
 
     def __init__(self) -> None:
-        # A new session, so that Ctrl-C reaches only the caller.
+        # A new session, so that Ctrl-C reaches only the caller. With -P, no file in the working folder
+        # replaces an installed package.
         self._process = subprocess.Popen(  # noqa: S603 - a constant command
-            [sys.executable, "-m", __name__],
+            [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TOKENIZERS_PARALLELISM": "false"},

@@ -4,11 +4,13 @@ Releases come as folders, single files, gzip, zip, zip inside zip (UMLS calls th
 into pieces (`MRCONSO.RRF.aa.gz`, `.ab.gz` …). `Release` finds a file by name in all of these, and
 `InputReader` reads it as one stream; nothing is unpacked to disk. Large delimited files are read in blocks of
 whole lines, so polars parses several blocks in parallel, memory does not grow with the file, and the line
-number of every row is known.
+number of every row is known. Lines, records and nested archives are limited, so that a damaged or malicious
+file cannot fill the memory.
 """
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import re
@@ -38,7 +40,13 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
 """Bytes per read. A small buffer is reused; memory for a whole block would have to be cleared each time."""
+MAX_LINE_BYTES = 16 << 20
+"""Longest line; the longest lines of real vocabularies have some kilobytes."""
+MAX_RECORD_BYTES = 64 << 20
+"""Largest record of an XML file."""
 _ARCHIVE_SUFFIXES = (".zip", ".nlm")
+_MAX_NESTED = 4
+"""Archives inside each other; UMLS has two."""
 _PIECE_SUFFIX = re.compile(r"\.[a-z]{2}$")
 _MAX_EXAMPLES = 5
 Result = TypeVar("Result")
@@ -137,8 +145,11 @@ class InputReader:
         """Open the uncompressed content of `file`; a damaged file raises a FormatError while it is read."""
         content = _Content(file, self.progress)
         try:
-            yield io.BufferedReader(content, 1 << 20)
-        except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+            yield _LineReader(content, 1 << 20)
+        except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, OSError) as error:
+            # A damaged archive makes Python seek to an invalid position; other errors of the system are real.
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise
             where, problem = content.current or file.name, f"damaged or truncated: {error}"
             raise FormatError(where, None, problem, hint="download it again") from error
         finally:
@@ -157,6 +168,8 @@ class InputReader:
                 if size >= BLOCK_BYTES and (end := chunk.rfind(b"\n") + 1):
                     yield b"".join((*pending, chunk[:end]))
                     pending, size, empty = [chunk[end:]], 0, False
+                elif size > BLOCK_BYTES + MAX_LINE_BYTES:
+                    raise _too_long(file.name)
                 else:
                     pending.append(chunk)
             rest = b"".join(pending)
@@ -196,6 +209,47 @@ class InputReader:
                 self.reject_row(FormatError(file.name, line + bad.offset, bad.problem, hint=bad.hint or None))
             line += lines
             yield result
+
+
+class RecordStream:
+    """Limits the bytes that an XML parser reads for one record; call `start_record` before each."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+        self._size = 0
+
+    def start_record(self) -> None:
+        """Start to count again."""
+        self._size = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Read some bytes."""
+        piece = self._stream.read(size)
+        self._size += len(piece)
+        if self._size > MAX_RECORD_BYTES:
+            problem = f"a record is longer than {MAX_RECORD_BYTES >> 20} MB"
+            raise FormatError(self._name, None, problem, hint="is the file damaged?")
+        return piece
+
+
+class _LineReader(io.BufferedReader):
+    """Yields lines of limited length."""
+
+    raw: _Content
+
+    def __next__(self) -> bytes:
+        line = self.readline(MAX_LINE_BYTES + 1)
+        if len(line) > MAX_LINE_BYTES:
+            raise _too_long(self.raw.current)
+        if not line:
+            raise StopIteration
+        return line
+
+
+def _too_long(name: str) -> FormatError:
+    problem = f"a line is longer than {MAX_LINE_BYTES >> 20} MB"
+    return FormatError(name, None, problem, hint="is the file damaged or in another format?")
 
 
 class _Content(io.RawIOBase):
@@ -286,11 +340,14 @@ def _file_members(file: Path, name: str) -> Iterator[Member]:
 
 
 def _archive_members(
-    stream: io.BufferedIOBase, name: str, reopen: Callable[[], io.BufferedIOBase | Path]
+    stream: io.BufferedIOBase, name: str, reopen: Callable[[], io.BufferedIOBase | Path], depth: int = 1
 ) -> Iterator[Member]:
+    if depth > _MAX_NESTED:
+        problem = f"more than {_MAX_NESTED} archives inside each other"
+        raise FormatError(name, None, problem, hint="unpack it first")
     try:
         archive = zipfile.ZipFile(stream)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise FormatError(name, None, f"not a zip archive: {error}", hint="download it again") from error
     for info in archive.infolist():
         if info.is_dir():
@@ -305,7 +362,7 @@ def _archive_members(
 
         if PurePosixPath(info.filename).suffix.lower() in _ARCHIVE_SUFFIXES:
             with _open_packed(archive, info, inner) as nested:
-                yield from _archive_members(nested, inner, open_member)
+                yield from _archive_members(nested, inner, open_member, depth + 1)
         else:
             yield Member(inner, info.file_size, open_member)
 

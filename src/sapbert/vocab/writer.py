@@ -51,6 +51,8 @@ ROWS_PER_PART = 250_000
 """Rows in memory at a time; each part of the names table but the last has at least so many."""
 SPOOL_MEMORY_BYTES = 7 << 27
 """Bytes of names spooled in memory; further names are spooled to disk."""
+MAX_NAME_BYTES = 1 << 20
+"""Longest name; the longest names of UMLS have some thousand characters."""
 _VIEW_BYTES = 16
 """Bytes per string that the estimates of polars omit: the view that points to its text."""
 COMPRESSION: Literal["uncompressed"] = "uncompressed"
@@ -290,7 +292,11 @@ def _facts_of(ids: pl.Series, facts: pl.DataFrame) -> pl.DataFrame:
 def _tidy(names: pl.DataFrame) -> pl.DataFrame:
     """Tidy names and drop empty ones."""
     tidy = names.with_columns(tidy_names(names["name"]))
-    kept = (tidy["name"].str.len_bytes() > 0).fill_null(value=False)
+    lengths = tidy["name"].str.len_bytes()
+    kept = (lengths > 0).fill_null(value=False)
+    if (lengths > MAX_NAME_BYTES).any():
+        name = tidy["name"].filter(lengths > MAX_NAME_BYTES)[0]
+        raise SapbertError(f"a name is longer than {MAX_NAME_BYTES >> 20} MB: {name[:60]!r}; is it a name?")
     return tidy if kept.all() else tidy.filter(kept)
 
 

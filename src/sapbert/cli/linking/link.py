@@ -181,7 +181,7 @@ def _preprocess(source: MentionStream, linker: Linker, columns: InputSettings) -
 
 
 def _source(mentions: list[str] | None, table: LinkInput, progress: Progress) -> MentionStream:
-    from sapbert.linking.input.mentions import mentions_from_lines, mentions_from_list
+    from sapbert.linking.input.mentions import limited_lines, mentions_from_lines, mentions_from_list
 
     if mentions:
         return mentions_from_list(mentions)
@@ -192,7 +192,8 @@ def _source(mentions: list[str] | None, table: LinkInput, progress: Progress) ->
         return read_mention_table(table.file, table.column, InputReader(progress=progress))
     if sys.stdin.isatty():
         typer.echo("reading mentions from standard input, one per line, until end of file (Ctrl-D)", err=True)
-    return mentions_from_lines(sys.stdin.buffer, "standard input")
+    name = "standard input"
+    return mentions_from_lines(limited_lines(sys.stdin.buffer, name), name)
 
 
 def _sha256(path: Path) -> str:

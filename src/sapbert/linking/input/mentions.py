@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from sapbert.errors import FormatError
 
 MENTION_COLUMN = "mention"
 """Column name for mentions without a table, and the default column of a table."""
+_MAX_LINE_BYTES = 16 << 20
 BOM = b"\xef\xbb\xbf"
 
 
@@ -49,6 +50,14 @@ def context_texts(rows: Iterable[MentionRow], column: str | None) -> list[str] |
 def mentions_from_list(mentions: Iterable[str]) -> MentionStream:
     """Return a stream of mentions without further columns."""
     return MentionStream(MentionRow(mention, {MENTION_COLUMN: mention}) for mention in mentions)
+
+
+def limited_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield the lines of a stream; a line that would fill the memory is an error."""
+    while line := stream.readline(_MAX_LINE_BYTES + 1):
+        if len(line) > _MAX_LINE_BYTES:
+            raise FormatError(name, None, f"a line is longer than {_MAX_LINE_BYTES >> 20} MB")
+        yield line
 
 
 def mentions_from_lines(stream: Iterable[bytes], name: str) -> MentionStream:

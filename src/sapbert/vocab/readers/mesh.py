@@ -23,7 +23,7 @@ from xml.etree import ElementTree as ET
 import polars as pl
 
 from sapbert.errors import FormatError
-from sapbert.vocab.input_files import InputFile, InputReader, Release
+from sapbert.vocab.input_files import InputFile, InputReader, RecordStream, Release
 from sapbert.vocab.readers.settings import MeshSettings
 from sapbert.vocab.schema import ALIASES, DEFINITIONS, TYPES, XREFS
 from sapbert.vocab.writer import VocabularyWriter
@@ -145,8 +145,9 @@ class _Record:
 def _records(source: InputFile, inputs: InputReader) -> Iterator[_Record]:
     root: ET.Element | None = None
     with inputs.stream(source) as stream:
+        records = RecordStream(stream, source.name)
         try:
-            for event, element in ET.iterparse(stream, events=("start", "end")):  # noqa: S314  # expat limits entities
+            for event, element in ET.iterparse(records, events=("start", "end")):  # noqa: S314  # expat limits entities
                 if root is None:
                     root = element
                     tag, id_tag = _kind(root, source)
@@ -157,6 +158,7 @@ def _records(source: InputFile, inputs: InputReader) -> Iterator[_Record]:
                     else:
                         inputs.reject_row(FormatError(source.name, None, f"a {tag} has no {id_tag}"))
                     root.clear()
+                    records.start_record()
         except ET.ParseError as error:
             raise _explained(error, source, has_root=root is not None) from error
 

@@ -15,6 +15,7 @@ from sapbert.errors import FormatError
 from sapbert.vocab.input_files import InputFile, InputReader
 from sapbert.vocab.readers.ontology import ANNOTATIONS, DEFAULT_NAMESPACE, PART_OF, Ontology
 
+_MAX_BYTES = 512 << 20
 _PAIRS = pl.List(pl.Struct({"pred": pl.String, "val": pl.String}))
 _META = pl.Struct(
     {
@@ -35,7 +36,11 @@ _SYNONYMS = {iri.rpartition("#")[2]: tag for iri, tag in ANNOTATIONS.items() if 
 def read_obograph(source: InputFile, inputs: InputReader, ontology: Ontology) -> None:
     """Read the CLASS nodes of all graphs of a document."""
     with inputs.stream(source) as stream:
-        graphs = _graphs(stream.read(), source.name)
+        data = stream.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            problem = f"the document is larger than {_MAX_BYTES >> 20} MB"
+            raise FormatError(source.name, None, problem, hint="read the ontology as OBO or OWL")
+        graphs = _graphs(data, source.name)
     header = _properties(graphs).filter(pl.col("pred") == DEFAULT_NAMESPACE)["val"]
     ontology.default_namespace = header[0] if len(header) else None
     nodes = graphs.select(pl.col("nodes").explode()).drop_nulls().unnest("nodes").with_row_index("number", 1)

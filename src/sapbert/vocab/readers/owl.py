@@ -16,7 +16,7 @@ from xml.parsers import expat
 import polars as pl
 
 from sapbert.errors import FormatError
-from sapbert.vocab.input_files import InputFile, InputReader
+from sapbert.vocab.input_files import InputFile, InputReader, RecordStream
 from sapbert.vocab.readers.ontology import ANNOTATIONS, DEFAULT_NAMESPACE, PART_OF, STATEMENTS, Ontology
 
 ROWS_PER_BATCH = 200_000
@@ -107,7 +107,8 @@ def _parent(subclass: ET.Element) -> tuple[str, str | None]:
 def _root_children(stream: BinaryIO, name: str) -> Iterator[ET.Element]:
     """Yield the children of rdf:RDF; each is cleared when the next is read."""
     depth, root = 0, ET.Element("")
-    for event, element in ET.iterparse(stream, events=("start", "end")):  # noqa: S314  # see the module
+    records = RecordStream(stream, name)
+    for event, element in ET.iterparse(records, events=("start", "end")):  # noqa: S314  # see the module
         if event == "start":
             if depth == 0:
                 root = _checked_root(element, name)
@@ -117,6 +118,7 @@ def _root_children(stream: BinaryIO, name: str) -> Iterator[ET.Element]:
             if depth == 1:
                 yield element
                 root.clear()
+                records.start_record()
 
 
 def _checked_root(root: ET.Element, name: str) -> ET.Element:
