@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapbert.service import server as run
+from sapbert.service.middleware import connection
 from sapbert.service.settings import Limits
 from tests.service.conftest import MakeBench
 
@@ -70,7 +71,7 @@ def read_all(connection: socket.socket) -> bytes:
 def service(make_bench: MakeBench) -> Iterator[Service]:
     app = make_bench(limits=Limits(body_bytes=100_000, seconds=0.5)).app
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "_HEADER_SECONDS", 0.5)
+        patch.setattr(connection, "HEADER_SECONDS", 0.5)
         config = run._config(run.ServerPlan(source="unused"), lambda: app)
         config.log_config = None
         server = uvicorn.Server(config)
@@ -147,6 +148,21 @@ def test_a_client_that_does_not_finish_its_headers_is_disconnected(service: Serv
     for data in (b"", b"POST /v1/link HTTP/1.1\r\nHost: x\r\nX-Slow: "):
         assert service.send(data) == b""
     assert service.lives()
+
+
+HEAD = b"GET /v1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+
+
+def test_too_many_headers_are_refused_with_the_limits(service: Service) -> None:
+    answer = service.send(HEAD + b"X: 1\r\n" * 101 + b"\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large")
+    assert json.loads(body) == {"error": "the headers may have at most 65,536 bytes in 100 lines"}
+
+
+def test_headers_within_the_limits_are_accepted(service: Service) -> None:
+    answer = service.send(HEAD + b"X: " + b"a" * 600 + b"\r\n" + b"X: 1\r\n" * 90 + b"\r\n")
+    assert b" 200 " in answer.splitlines()[0]
 
 
 def test_the_header_timeout_applies_to_later_requests(service: Service) -> None:

@@ -178,10 +178,11 @@ def test_open_requests_are_answered_before_the_service_stops(
         connection.putrequest("POST", "/v1/link")
         connection.putheader("Content-Type", "application/json")
         connection.putheader("Content-Length", str(len(body)))
-        connection.endheaders(body[:-1])
-        # The request has started: the service waits for its last byte.
-        while "in_flight 2" not in process.ask("/metrics"):
-            pass
+        connection.putheader("Expect", "100-continue")
+        connection.endheaders()
+        # The request has started: the service waits for its body.
+        assert connection.sock.recv(100).startswith(b"HTTP/1.1 100 ")
+        connection.send(body[:-1])
         process.process.send_signal(signal.SIGTERM)
         process.read_log("Shutting down")
         connection.send(body[-1:])

@@ -27,18 +27,17 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.service.app import create_app, create_service
+from sapbert.service.middleware.connection import BoundedHeaderProtocol
 from sapbert.service.middleware.logs import log, logging_config
 from sapbert.service.server_settings import ServerSettings
 from sapbert.service.settings import ServiceSettings, load_settings
 from sapbert.service.state import State, load_state
 from sapbert.tokens.batching import usable_cores
 
-_HEADER_SECONDS = 10.0
 _KEEP_ALIVE_SECONDS = 30
 _READY_SECONDS = 60
 _STOP_SECONDS = 30
@@ -118,46 +117,11 @@ class _Supervisor(Multiprocess):
                 os.kill(process.pid, signal.SIGHUP)
 
 
-class HeaderTimeoutProtocol(HttpToolsProtocol):
-    """Closes connections whose request headers do not arrive in time."""
-
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Start the timer for the first request."""
-        super().connection_made(transport)
-        self._start_timer()
-
-    def data_received(self, data: bytes) -> None:
-        """Start the timer with the first byte of a further request."""
-        if self._timer is None and (self.cycle is None or self.cycle.response_complete):
-            self._start_timer()
-        super().data_received(data)
-
-    def on_headers_complete(self) -> None:
-        """Stop the timer."""
-        self._stop_timer()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.abort)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
 def _config(plan: ServerPlan, factory: Callable[[], ASGIApp]) -> uvicorn.Config:
     return uvicorn.Config(
         factory,
         factory=True,
-        http=HeaderTimeoutProtocol,
+        http=BoundedHeaderProtocol,
         ws="none",
         workers=plan.workers,
         log_config=logging_config(texts=plan.log_mentions),

@@ -90,6 +90,67 @@ def test_reading_stops_when_a_body_exceeds_the_limit(make_bench: MakeBench) -> N
     assert (bench.service.in_flight, bench.service.buffered_bytes) == (0, 0)
 
 
+def test_a_body_that_does_not_arrive_occupies_no_slot(make_bench: MakeBench) -> None:
+    bench = make_bench(limits=Limits(requests=1))
+
+    async def scenario() -> int:
+        part: Message = {"type": "http.request", "body": b'{"mentions"', "more_body": True}
+        slow = [asyncio.ensure_future(answer(bench.app, [part])) for _ in range(3)]
+        while bench.service.buffered_bytes < 3 * 11:
+            await asyncio.sleep(0)
+        assert bench.service.in_flight == 0
+        whole: list[Message] = [{"type": "http.request", "body": json.dumps(ASKED).encode()}]
+        sent = await answer(bench.app, whole, headers=[(b"content-type", b"application/json")])
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+        return int(sent[0]["status"])
+
+    assert asyncio.run(scenario()) == 200
+    assert (bench.service.in_flight, bench.service.buffered_bytes) == (0, 0)
+
+
+def test_the_body_of_a_get_request_is_not_awaited(make_bench: MakeBench) -> None:
+    bench = make_bench(limits=Limits(seconds=0.01))
+    headers = [(b"content-length", b"100")]
+    sent = asyncio.run(answer(bench.app, [], method="GET", path="/v1/version", headers=headers))
+    assert sent[0]["status"] == 200
+
+
+def test_bodies_are_limited_in_total_while_they_arrive(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.service.buffered_bytes = 16 * LIMITS.body_bytes - 5
+    sent = asyncio.run(answer(bench.app, [{"type": "http.request", "body": b"123456", "more_body": True}]))
+    assert sent[0]["status"] == 503
+    assert bench.service.buffered_bytes == 16 * LIMITS.body_bytes - 5
+
+
+def test_linking_stops_when_the_client_disconnects(
+    make_bench: MakeBench, linkers: dict[str, Linker], monkeypatch: pytest.MonkeyPatch, logged: list[str]
+) -> None:
+    bench = make_bench(served={"new": fresh(linkers["disease"])})
+    cancelled: list[bool] = []
+
+    async def never(*_asked: Any) -> Any:
+        try:
+            await asyncio.Future()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    monkeypatch.setattr(bench.service.batcher, "submit", never)
+    messages: list[Message] = [
+        {"type": "http.request", "body": json.dumps(ASKED).encode()},
+        {"type": "http.disconnect"},
+    ]
+    for accept in (b"application/json", b"application/x-ndjson"):
+        headers = [(b"content-type", b"application/json"), (b"accept", accept)]
+        assert asyncio.run(answer(bench.app, messages, headers=headers)) == []
+    assert cancelled == [True, True]
+    assert bench.service.in_flight == 0
+    assert [json.loads(line)["status"] for line in logged] == [499, 499]
+
+
 def test_a_body_that_does_not_arrive_times_out(make_bench: MakeBench) -> None:
     bench = make_bench(limits=Limits(seconds=0.01))
     sent = asyncio.run(answer(bench.app, [{"type": "http.request", "body": b"{", "more_body": True}]))
@@ -151,8 +212,10 @@ def test_a_client_that_does_not_read_is_disconnected(make_bench: MakeBench, logg
     body = json.dumps(ASKED).encode()
 
     async def stuck() -> None:
+        messages: list[Message] = [{"type": "http.request", "body": body}]
+
         async def receive() -> Message:
-            return {"type": "http.request", "body": body}
+            return messages.pop() if messages else await asyncio.Future()
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.body":

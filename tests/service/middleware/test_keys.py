@@ -18,12 +18,24 @@ ASKED = {"mentions": ["cold"]}
         ("link.example.org", 200),
         ("evil.example", 421),
         ("127.0.0.1.evil.example:8000", 421),
+        ("evil-link.example.org", 421),
+        ("evil.link.example.org", 421),
+        ("link.example.org.evil.example", 421),
+        ("example.org", 421),
+        ("[::1", 400),
+        ("[nonsense]", 400),
     ],
 )
 def test_without_keys_an_unknown_host_name_is_refused(make_bench: MakeBench, host: str, status: int) -> None:
     bench = make_bench(public_url="https://link.example.org")
     result = bench.client.post("/v1/link", json={"mentions": ["cold"]}, headers={"Host": host})
     assert result.status_code == status
+
+
+def test_an_invalid_host_is_refused_even_with_a_key(make_bench: MakeBench, key: str) -> None:
+    headers = {"Host": "[::1", **bearer(key)}
+    refusal = with_key(make_bench, key).client.get("/reconcile", headers=headers)
+    assert error_of(refusal, 400) == "the Host header is not valid"
 
 
 def test_a_valid_key_gives_access(make_bench: MakeBench, key: str) -> None:

@@ -40,6 +40,13 @@ def test_a_burst_is_allowed_and_then_the_rate_applies() -> None:
     assert [let_in(quota, 1) for _ in range(3)] == [True, True, False]
 
 
+def test_an_unused_key_accumulates_no_more_than_a_burst() -> None:
+    clock = Clock()
+    quota = KeyQuota(KeySettings(sha256=DIGEST, mentions_per_second=2), clock)
+    clock.now = 1_000_000.0
+    assert [let_in(quota, 1) for _ in range(22)] == [True] * 20 + [False] * 2
+
+
 def test_a_list_longer_than_the_rate_delays_the_next_request() -> None:
     clock = Clock()
     quota = KeyQuota(KeySettings(sha256=DIGEST, mentions_per_second=10), clock)
@@ -93,3 +100,10 @@ def test_a_key_is_recognised_by_its_digest() -> None:
 @given(st.text())
 def test_other_texts_are_not_recognised_as_keys(text: str) -> None:
     assert owner_of(text, {"alice": KeySettings(sha256=make_key()[1])}) is None
+
+
+@given(st.integers(0, 63))
+def test_a_digest_that_differs_in_one_digit_is_not_recognised(position: int) -> None:
+    key, digest = make_key()
+    other = digest[:position] + ("0" if digest[position] != "0" else "1") + digest[position + 1 :]
+    assert owner_of(key, {"alice": KeySettings(sha256=other)}) is None

@@ -2,7 +2,8 @@
 
 It is plain ASGI and runs first, so that excess requests are refused before anything is parsed. The body is
 read here, completely and within its limits, before the application sees the request: every failure while
-reading is answered in one place, and a slow client occupies nothing but its request slot.
+reading is answered in one place. A request takes one of the limited slots only after its key is known and
+its body has arrived, so slow clients cannot occupy them. If the client disconnects, its work is cancelled.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
@@ -39,6 +40,7 @@ _PROBES = ("/v1/health", "/v1/ready")
 """Health checks; answered even under overload."""
 _PUBLIC_PATHS = ("/", *_PROBES)
 _PUBLIC_PREFIXES = ("/page/",)
+_METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 _MAX_BUFFERED_BODIES = 16
 """Total size of bodies in memory, in bodies of the largest allowed size."""
 _CLIENT_CLOSED = 499
@@ -60,6 +62,8 @@ class RequestContext:
     service: Service
     state: State
     """The state when the request started; a reload does not change it."""
+    connection: Hashable = None
+    """Address and port of the client."""
     key: str | None = None
     """Name of the API key."""
     quota: KeyQuota | None = None
@@ -68,6 +72,8 @@ class RequestContext:
     texts: list[str] | None = None
     """Texts of the mentions; only with `--log-mentions`."""
     status: int = _CLIENT_CLOSED
+    body_bytes: int = 0
+    """Size of the part of the body that has arrived."""
 
     def record_mentions(self, linker: str, mentions: Sequence[str]) -> None:
         """Record mentions for the log and the metrics, and charge them to the key."""
@@ -102,7 +108,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        context = RequestContext(uuid.uuid4().hex, scope["method"], self._service, self._service.state)
+        context = RequestContext(
+            uuid.uuid4().hex, scope["method"], self._service, self._service.state, scope.get("client")
+        )
         if context.method == "HEAD":
             # Routes accept GET only. In a copy: the server needs the original method to drop the body.
             scope = {**scope, "method": "GET"}
@@ -121,38 +129,46 @@ class Guard:
         finally:
             self._record(scope, context, time.perf_counter() - start, failure)
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send, context: RequestContext) -> None:
-        path = scope["path"]
-        if path in _PROBES:
+    async def _admit(
+        self, scope: Scope, receive: Receive, send: _ResponseSender, context: RequestContext
+    ) -> None:
+        if scope["path"] in _PROBES:
             await self._app(scope, receive, send)
             return
-        limits = context.state.settings.limits
-        service = self._service
-        if service.in_flight >= limits.requests:
-            raise http_error(503, "too many requests at once; try again", retry_after=1)
+        self._require_slot(context)
         _authenticate(scope, context)
         with ExitStack() as stack:
             if context.quota is not None:
                 stack.enter_context(context.quota.request())
-            service.in_flight += 1
-            body: bytes | None = b""
-            try:
-                body = await self._body(scope, receive, context)
-                if body is not None:
-                    await self._app(scope, _replay(body, receive), send)
-            finally:
-                service.in_flight -= 1
-                service.buffered_bytes -= len(body or b"")
+            stack.callback(self._release_body, context)
+            body = await self._body(scope, receive, context)
+            if body is not None:
+                stack.enter_context(self._slot(context))
+                await self._run(scope, body, receive, send)
+
+    def _require_slot(self, context: RequestContext) -> None:
+        if self._service.in_flight >= context.state.settings.limits.requests:
+            raise http_error(503, "too many requests at once; try again", retry_after=1)
+
+    @contextmanager
+    def _slot(self, context: RequestContext) -> Iterator[None]:
+        self._require_slot(context)
+        self._service.in_flight += 1
+        try:
+            yield
+        finally:
+            self._service.in_flight -= 1
 
     async def _body(self, scope: Scope, receive: Receive, context: RequestContext) -> bytes | None:
-        """Read a body within its limits; None if the client disconnects."""
+        """Read a body within its limits; None if the client disconnects. A GET request has none."""
+        if context.method not in _METHODS_WITH_BODY:
+            return b""
         limits = context.state.settings.limits
         declared = Headers(scope=scope).get("content-length", "0")
         # 20 digits are enough to compare; int() of a very long string would be slow.
         if declared.isdecimal() and int(declared[:20]) > limits.body_bytes:
             raise _too_large(limits.body_bytes)
         chunks: list[bytes] = []
-        size = 0
         try:
             async with asyncio.timeout(limits.seconds):
                 while True:
@@ -160,17 +176,39 @@ class Guard:
                     if message["type"] == "http.disconnect":
                         return None
                     chunks.append(message.get("body", b""))
-                    size += len(chunks[-1])
-                    if size > limits.body_bytes:
-                        raise _too_large(limits.body_bytes)
+                    self._buffer(len(chunks[-1]), context)
                     if not message.get("more_body", False):
-                        break
+                        return b"".join(chunks)
         except TimeoutError:
             raise http_error(408, f"the body did not arrive within {limits.seconds:g} seconds") from None
-        if self._service.buffered_bytes + size > _MAX_BUFFERED_BODIES * limits.body_bytes:
-            raise http_error(503, "too many large requests at once; try again", retry_after=1)
+
+    def _buffer(self, size: int, context: RequestContext) -> None:
+        """Count bytes of a body; refuse it if it is too large, or if all bodies in memory are."""
+        limit = context.state.settings.limits.body_bytes
+        context.body_bytes += size
         self._service.buffered_bytes += size
-        return b"".join(chunks)
+        if context.body_bytes > limit:
+            raise _too_large(limit)
+        if self._service.buffered_bytes > _MAX_BUFFERED_BODIES * limit:
+            raise http_error(503, "too many large requests at once; try again", retry_after=1)
+
+    def _release_body(self, context: RequestContext) -> None:
+        self._service.buffered_bytes -= context.body_bytes
+
+    async def _run(self, scope: Scope, body: bytes, receive: Receive, send: _ResponseSender) -> None:
+        """Run the application, and cancel it if the client disconnects."""
+        task = asyncio.current_task()
+        assert task is not None
+        watcher = asyncio.ensure_future(_cancel_when_disconnected(receive, send, task))
+        try:
+            await self._app(scope, _replay(body), send)
+        except asyncio.CancelledError:
+            if not watcher.done():
+                raise
+            task.uncancel()
+            send.abandon()
+        finally:
+            watcher.cancel()
 
     def _record(
         self, scope: Scope, context: RequestContext, seconds: float, failure: Exception | None
@@ -204,6 +242,11 @@ class _ResponseSender:
         self._shared = shared
         """Whether pages of any origin may read the response, as the reconciliation protocol requires."""
         self.started = False
+        self.finished = False
+
+    def abandon(self) -> None:
+        """Record that the client closed the connection."""
+        self._context.status = _CLIENT_CLOSED
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -215,20 +258,35 @@ class _ResponseSender:
                 headers.setdefault(name, value)
             if self._shared:
                 headers["Access-Control-Allow-Origin"] = "*"
+        elif message["type"] == "http.response.body":
+            self.finished = not message.get("more_body", False)
         try:
             async with asyncio.timeout(self._context.state.settings.limits.seconds):
                 await self._send(message)
         except TimeoutError:
-            self._context.status = _CLIENT_CLOSED
+            self.abandon()
             raise
+
+
+async def _cancel_when_disconnected(
+    receive: Receive, send: _ResponseSender, task: asyncio.Task[None]
+) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass  # the body of a GET request, which is ignored
+    # The server also reports a disconnect after the last byte of a response.
+    if not send.finished:
+        task.cancel()
+    else:
+        await asyncio.Future()
 
 
 def _authenticate(scope: Scope, context: RequestContext) -> None:
     """Set the key of a request; refuse requests without a valid key if keys are configured."""
     keys = context.state.settings.keys
     path = scope["path"]
+    host = _host_name(scope)
     if not keys:
-        _require_known_host(scope, context.state.settings.public_url)
+        _require_known_host(host, context.state.settings.public_url)
         return
     scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
@@ -246,9 +304,15 @@ def _unauthorized(message: str) -> HTTPException:
     return HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 
-def _require_known_host(scope: Scope, public_url: str | None) -> None:
+def _host_name(scope: Scope) -> str:
+    try:
+        return urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
+    except ValueError:
+        raise HTTPException(400, "the Host header is not valid") from None
+
+
+def _require_known_host(host: str, public_url: str | None) -> None:
     """Refuse an unknown host name, against DNS rebinding: a page of another site could read answers."""
-    host = urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
     # A name without a dot cannot be registered, and an IP address is not resolved by DNS.
     if "." not in host or _is_address(host):
         return
@@ -279,12 +343,12 @@ def _is_public(scope: Scope, path: str) -> bool:
     return manifest and scope["method"] == "GET" and not scope["query_string"]
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that first returns a body that was already read, then later messages."""
+def _replay(body: bytes) -> Receive:
+    """Return a `receive` that returns a body that was already read, and nothing after it."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        return messages.pop() if messages else await receive()
+        return messages.pop() if messages else await asyncio.Future()
 
     return replay
 
