@@ -119,14 +119,14 @@ def test_reranked_candidates_are_not_cached(bench: Bench) -> None:
     assert linker.cached(["hart atack"], k=4) is None
 
 
-def test_a_calibration_cannot_be_combined_with_a_reranker(bench: Bench) -> None:
+def test_a_calibration_fitted_without_a_reranker_does_not_apply_to_one(bench: Bench) -> None:
     fitted = Calibration(
         index="", exact=True, sparse_weight=0, method=Method.PLATT, curve=Platt(0, 0, 1), threshold=None
     )
     search = DenseSearch(bench.index)
     parts = (bench.encoder, search, bench.name_table)
     reranker = FunctionReranker(reversed_order)
-    with pytest.raises(ConfigError, match="does not apply to reranked"):
+    with pytest.raises(ConfigError, match="fitted without a reranker"):
         Linker(*parts, fingerprint="", calibration=fitted, reranker=reranker)
     linker = Linker(*parts, fingerprint="", calibration=fitted, reranker=reranker, strict=False)
     assert linker.link(["hart atack"])[0][0].confidence is None

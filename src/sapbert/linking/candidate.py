@@ -29,10 +29,16 @@ class Candidate:
     """Cosine similarity of mention and name, or the weighted mean of the dense and the n-gram similarity in
     hybrid search; 1 if both are equal after folding."""
     confidence: float | None
-    """Probability that the candidate is correct; set for the best candidate if there is a calibration."""
+    """Probability that the candidate is correct, if there is a calibration; without a ranker, only the best
+    candidate has one."""
     matched_by: MatchedBy
     rerank_score: float | None = None
-    """Score of the reranker, if there is one."""
+    """Score of the reranker, or of the ranker, if there is one."""
     name_kind: str = ""
     """Kind of the matched name: abbreviation, brand, lay, spelling or translation; empty for a name of the
     vocabulary itself."""
+
+    @property
+    def ranking_score(self) -> float:
+        """The score that decided the order."""
+        return self.score if self.rerank_score is None else self.rerank_score

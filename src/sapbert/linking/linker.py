@@ -4,24 +4,30 @@ If a mention equals a name of the vocabulary after folding (or a labelled mentio
 with that name come first; candidates found by the encoder follow. Each concept appears once, with its best
 name.
 
+A ranker, if there is one, orders the nearest concepts by more than their vectors; a reranker reorders its
+best candidates, with the context. The confidence is computed last, from the scores that decided the order.
+
 Candidates are cached, not vectors, so a repeated mention costs one lookup. Reranked candidates are not
 cached, because they may depend on the context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from sapbert.defaults import DEFAULT, bundled_calibration, bundled_folder, is_default, resolve_default
 from sapbert.errors import ConfigError
 from sapbert.index.name_table import NameTable
 from sapbert.linking.calibration.file import Calibration
-from sapbert.linking.candidate import Candidate, MatchedBy
+from sapbert.linking.candidate import Candidate
 from sapbert.linking.candidate_cache import CandidateCache
+from sapbert.linking.fusion.ranker import RANK_DEPTH, FusionRanker
+from sapbert.linking.matches import Match, exact_matches, rank_matches
 from sapbert.linking.reranking import RERANK_DEPTH, rerank
 from sapbert.linking.search import (
     ConceptHit,
@@ -42,13 +48,6 @@ _MAX_ENCODED = 10_000
 DEFAULTS: Final = LinkSettings()
 
 
-class MatchedName(NamedTuple):
-    """A name of a concept, and its kind."""
-
-    text: str
-    kind: str
-
-
 class Linker:
     """Links mentions to the concepts of an index. Thread-safe."""
 
@@ -61,29 +60,27 @@ class Linker:
         fingerprint: str,
         calibration: Calibration | None = None,
         strict: bool = True,
+        ranker: Reranker | None = None,
         reranker: Reranker | None = None,
     ) -> None:
-        """Link with the most similar names, and add a confidence (`calibration`) or reorder (`reranker`).
+        """Link with the most similar names; a `reranker` reorders them, a `calibration` adds a confidence.
 
-        A calibration does not apply to a reranker, nor if `exact` differs from the setting it was fitted
-        with. Both are errors if `strict`; otherwise candidates have no confidence.
+        The ranker is that of the calibration, if there is one. A calibration applies only to the reranker and
+        the setting of `exact` that it was fitted with. Others are errors if `strict`; otherwise candidates
+        have no confidence.
         """
-        if reranker is not None and calibration is not None:
-            if strict:
-                raise ConfigError(
-                    "a calibration does not apply to reranked candidates; give a calibration or a reranker"
-                )
-            calibration = None
+        self._strict = strict
+        self.ranker = ranker if calibration is None else calibration.ranker
+        """Orders the nearest concepts of a mention, if there is one."""
+        self.calibration = self._applicable(calibration, reranker)
+        """Computes the confidence of candidates, if there is one."""
         self.name_table = name_table
         self.fingerprint = fingerprint
         """Fingerprint of the index."""
         self.encoder = encoder
         self.search = search
-        self.calibration = calibration
-        """Computes the confidence of the best candidate, if there is one."""
         self.reranker = reranker
         """Reorders the candidates of a mention, if there is one."""
-        self._strict = strict
         self._added_names: dict[str, dict[int, str]] = {}
         """Labelled mentions as spelled, by folded text and concept number."""
         self._cache = CandidateCache()
@@ -105,7 +102,7 @@ class Linker:
         `threads` is by default the number of cores. `sparse_weight` is the weight of the n-gram score
         relative to the dense score, for an index made with `--hybrid`; by default the weight in the
         `calibration`, or the one the encoder learned, or 0. The bundled index has its own calibration, which
-        is not used with a `reranker`.
+        is not used with a `reranker`. Its ranker is also the default for other indexes of the same encoder.
         """
         # Imported here: a caller with its own encoder and index needs none of these.
         from sapbert.encoder.open import open_exported
@@ -132,6 +129,7 @@ class Linker:
             fingerprint=manifest.fingerprint,
             calibration=fitted,
             strict=strict,
+            ranker=None if fitted else _default_ranker(manifest.inputs["encoder"]["fingerprint"]),
             reranker=reranker,
         )
 
@@ -174,7 +172,8 @@ class Linker:
             return self._search(mentions, settings)
         candidates = self._search(mentions, _with_k(settings, max(settings.k, RERANK_DEPTH)))
         reordered = rerank(self.reranker, mentions, contexts or [""] * len(mentions), candidates)
-        return [best[: settings.k] for best in reordered]
+        calibration = self._calibration_for(settings)
+        return [_finish(candidates, calibration, settings) for candidates in reordered]
 
     def cached(
         self, mentions: Sequence[str], *, k: int | None = None, settings: LinkSettings = DEFAULTS
@@ -214,40 +213,35 @@ class Linker:
         self, texts: list[str], settings: LinkSettings, masks: FilterMasks
     ) -> list[list[Candidate]]:
         """Link distinct folded mentions, none of them empty."""
-        by_concept: list[dict[int, Candidate]] = [{} for _ in texts]
-        if settings.exact:
-            for candidates, names in zip(by_concept, self._exact_names(texts, masks), strict=True):
-                for concept, name in names.items():
-                    candidates[concept] = self._candidate(concept, name, 1.0, "exact")
+        lists = self.matches(texts, self._depth(settings), exact=settings.exact, masks=masks)
+        if self.ranker is not None:
+            lists = rank_matches(self.ranker, self.name_table, texts, lists, masks)
         # The confidence of the best candidate depends on the score of the second.
-        depth = settings.k if self._calibration_for(settings) is None else max(settings.k, 2)
-        incomplete = [number for number, candidates in enumerate(by_concept) if len(candidates) < depth]
+        kept = max(settings.k, 2)
+        calibration = None if self.reranker is not None else self._calibration_for(settings)
+        return [
+            _finish([self._candidate(match, masks) for match in matches[:kept]], calibration, settings)
+            for matches in lists
+        ]
+
+    def matches(self, texts: list[str], depth: int, *, exact: bool, masks: FilterMasks) -> list[list[Match]]:
+        """Return the nearest concepts of folded mentions in the order of the search, exact names first."""
+        lists: list[list[Match]] = [[] for _ in texts]
+        if exact:
+            lists = list(exact_matches(self.name_table, self._added_names, texts, masks))
+        incomplete = [number for number, matches in enumerate(lists) if len(matches) < depth]
         hits = self._nearest([texts[number] for number in incomplete], depth, masks)
         for number, nearest in zip(incomplete, hits, strict=True):
-            for concept, score, row in nearest:
-                if len(by_concept[number]) < depth and concept not in by_concept[number]:
-                    name = self._name(row, concept, masks)
-                    by_concept[number][concept] = self._candidate(
-                        concept, name, score, self.search.matched_by
-                    )
-        return [self._finish(list(candidates.values()), settings) for candidates in by_concept]
+            known = {match.concept for match in lists[number]}
+            others = (Match(*hit) for hit in nearest if hit.concept not in known)
+            lists[number] += islice(others, depth - len(known))
+        return lists
 
-    def _exact_names(self, texts: list[str], masks: FilterMasks) -> Iterator[Mapping[int, MatchedName]]:
-        """Yield for each mention the concepts that have it as a name, in order, with that name."""
-        name_table = self.name_table
-        for text, row in zip(texts, name_table.rows_of(texts).tolist(), strict=True):
-            names = {
-                concept: MatchedName(name, "") for concept, name in self._added_names.get(text, {}).items()
-            }
-            if masks.concepts is not None:
-                names = {concept: name for concept, name in names.items() if masks.concepts[concept]}
-            if row >= 0:
-                links = name_table.links_of(row)
-                concepts = name_table.link_concepts[links]
-                if masks.links is not None:
-                    concepts = concepts[masks.links[links]]
-                names |= {concept: self._name(row, concept, masks) for concept in set(concepts.tolist())}
-            yield {concept: names[concept] for concept in sorted(names)}
+    def _depth(self, settings: LinkSettings) -> int:
+        """Return the number of matches per mention that the result depends on."""
+        if self.ranker is not None:
+            return max(settings.k, RANK_DEPTH)
+        return settings.k if self.calibration is None else max(settings.k, 2)
 
     def _nearest(self, texts: list[str], k: int, masks: FilterMasks) -> list[list[ConceptHit]]:
         if not texts:
@@ -255,32 +249,28 @@ class Linker:
         vectors = self.encoder.encode([text[:_MAX_ENCODED] for text in texts])
         return nearest_concepts(self.search, self.name_table, texts, vectors, k, masks)
 
-    def _name(self, row: int, concept: int, masks: FilterMasks) -> MatchedName:
-        """Return the name in `row` as a name of `concept`."""
-        return MatchedName(self.name_table.texts[row], self.name_table.kind_of(row, concept, masks.links))
-
-    def _candidate(self, concept: int, name: MatchedName, score: float, matched_by: MatchedBy) -> Candidate:
+    def _candidate(self, match: Match, masks: FilterMasks) -> Candidate:
+        name_table, concept, row = self.name_table, match.concept, match.row
         return Candidate(
-            self.name_table.concepts[concept],
-            self.name_table.preferred[concept],
-            name.text,
-            score,
+            name_table.concepts[concept],
+            name_table.preferred[concept],
+            name_table.texts[row] if row >= 0 else match.added,
+            match.score,
             None,
-            matched_by,
-            name_kind=name.kind,
+            "exact" if match.exact else self.search.matched_by,
+            match.rank_score,
+            name_table.kind_of(row, concept, masks.links) if row >= 0 else "",
         )
 
-    def _finish(self, candidates: list[Candidate], settings: LinkSettings) -> list[Candidate]:
-        """Add the confidence, apply both thresholds and keep the best k."""
-        calibration = self._calibration_for(settings)
-        if calibration is not None and candidates:
-            confidence = calibration.confidence([candidate.score for candidate in candidates])
-            if calibration.threshold is not None and confidence < calibration.threshold:
-                return []
-            candidates[0] = replace(candidates[0], confidence=confidence)
-        if settings.threshold is not None:
-            candidates = [candidate for candidate in candidates if candidate.score >= settings.threshold]
-        return candidates[: settings.k]
+    def _applicable(self, calibration: Calibration | None, reranker: Reranker | None) -> Calibration | None:
+        """Return the calibration if it was fitted with this reranker, or without one if there is none."""
+        used = None if reranker is None else reranker.fingerprint
+        if calibration is None or calibration.reranker == used:
+            return calibration
+        if not self._strict:
+            return None
+        fitted = "without a reranker" if calibration.reranker is None else "with another reranker"
+        raise ConfigError(f"the calibration was fitted {fitted}; calibrate again with `--reranker`")
 
     def _calibration_for(self, settings: LinkSettings) -> Calibration | None:
         """Return the calibration if it was fitted with the same value of `exact`."""
@@ -303,6 +293,23 @@ class Linker:
         return masks
 
 
+def _finish(
+    candidates: list[Candidate], calibration: Calibration | None, settings: LinkSettings
+) -> list[Candidate]:
+    """Add the confidence, apply both thresholds and keep the best k."""
+    if calibration is not None and candidates:
+        confidences = calibration.confidences([candidate.ranking_score for candidate in candidates])
+        if calibration.threshold is not None and (confidences[0] or 0.0) < calibration.threshold:
+            return []
+        candidates = [
+            replace(each, confidence=confidence)
+            for each, confidence in zip(candidates, confidences, strict=True)
+        ]
+    if settings.threshold is not None:
+        candidates = [candidate for candidate in candidates if candidate.score >= settings.threshold]
+    return candidates[: settings.k]
+
+
 def _read_calibration(
     path: Path | None, index: str, sparse_weight: float | None
 ) -> tuple[Calibration | None, float | None]:
@@ -311,6 +318,13 @@ def _read_calibration(
         return None, sparse_weight
     calibration = Calibration.read_for_index(path, index=index)
     return calibration, calibration.require_sparse_weight(sparse_weight)
+
+
+def _default_ranker(encoder: str) -> FusionRanker | None:
+    """Return the ranker of the bundled index if it was fitted with this encoder."""
+    path = bundled_calibration()
+    ranker = None if path is None else Calibration.read(path).ranker
+    return ranker if ranker is not None and ranker.encoder == encoder else None
 
 
 def _filters(settings: LinkSettings) -> tuple[tuple[str, ...], ...]:

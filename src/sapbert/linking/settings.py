@@ -47,7 +47,7 @@ class LinkerSettings:
     """How a linker is opened; every field is also an option of `sapbert link`."""
 
     calibration: Annotated[Path | None, Option(default="that of the bundled index")] = None
-    """Calibration written by `sapbert calibrate`; adds a confidence to the best candidate."""
+    """Calibration written by `sapbert calibrate`; adds a confidence to candidates."""
     sparse_weight: Annotated[
         float | None, Option(min=0, default="that of the calibration, else of the encoder, else 0")
     ] = None
@@ -97,6 +97,8 @@ class CalibrateSettings:
     """Rank names equal to the mention before all others; case and repeated spaces do not matter."""
     sparse_weight: Annotated[float | None, Option(min=0, default="fitted for a hybrid index")] = None
     """Weight of the n-gram score relative to the dense score."""
+    ranker: bool = False
+    """Fit a ranker too, which orders the nearest concepts; takes about 1,000 mentions or more."""
 
     def __post_init__(self) -> None:
         if self.precision is not None and not 0 < self.precision <= 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.calibration.model import Isotonic, Platt
+from sapbert.linking.fusion.ranker import FusionRanker
 from sapbert.linking.settings import Method
+from tests.linking.fusion.rankers import ranker_of
 
 CALIBRATION = Calibration(
     index="f00d",
@@ -22,6 +25,7 @@ CALIBRATION = Calibration(
     threshold=0.25,
     report={"mentions": 3},
 )
+RANKER: FusionRanker = ranker_of({"edit ratio": 5})
 
 
 def test_a_calibration_is_read_as_written(tmp_path: Path) -> None:
@@ -31,10 +35,33 @@ def test_a_calibration_is_read_as_written(tmp_path: Path) -> None:
 
 
 def test_confidence_depends_on_best_score_and_margin() -> None:
-    sure = CALIBRATION.confidence([0.9, 0.7, 0.1])
+    sure, *others = CALIBRATION.confidences([0.9, 0.7, 0.1])
 
     assert sure == pytest.approx(1 / (1 + np.exp(1 - 2 * 0.9 - 3 * 0.2)), abs=1e-6)
-    assert CALIBRATION.confidence([0.9]) == CALIBRATION.confidence([0.9, 0.0])
+    assert others == [None, None]
+    assert CALIBRATION.confidences([0.9])[0] == CALIBRATION.confidences([0.9, 0.0])[0]
+
+
+def test_with_a_ranker_the_other_candidates_share_what_the_best_leaves(tmp_path: Path) -> None:
+    ranked = replace(CALIBRATION, ranker=RANKER)
+    best, *others = ranked.confidences([0.6, 0.2, 0.1])
+
+    assert best is not None
+    assert others == pytest.approx([(1 - best) * 0.2 / 0.4, (1 - best) * 0.1 / 0.4], abs=1e-6)
+    assert ranked.confidences([1.0, 0.0])[1] == 0
+    ranked.write(tmp_path / "calibration.json")
+    stored = Calibration.read(tmp_path / "calibration.json").ranker
+    assert stored is not None
+    assert stored.fingerprint == RANKER.fingerprint
+
+
+def test_a_calibration_of_the_first_format_has_no_ranker(tmp_path: Path) -> None:
+    CALIBRATION.write(tmp_path / "calibration.json")
+    content = json.loads((tmp_path / "calibration.json").read_text())
+    del content["ranker"], content["reranker"]
+    (tmp_path / "calibration.json").write_text(json.dumps({**content, "format": 1}))
+
+    assert Calibration.read(tmp_path / "calibration.json") == CALIBRATION
 
 
 def test_a_calibration_of_another_index_is_refused_with_both_named(tmp_path: Path) -> None:
@@ -65,6 +92,7 @@ def test_an_existing_file_is_kept(tmp_path: Path) -> None:
         lambda content: {**content, "parameters": {}},
         lambda content: {**content, "method": "isotonic", "parameters": {"scores": [1], "values": []}},
         lambda content: {**content, "threshold": "high"},
+        lambda content: {**content, "ranker": {"features": []}},
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: object) -> None:

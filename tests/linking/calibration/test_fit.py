@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from sapbert.linking.hybrid import HybridSearch, ScoredRows
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import CalibrateSettings, LinkSettings
 from sapbert.mentions import LabelledMention
+from sapbert.protocols import RerankRequest
 from tests.linking.conftest import Bench
 
 GOLD = {
@@ -56,10 +58,46 @@ def test_confidence_is_closer_to_accuracy_than_the_score(bench: Bench) -> None:
     assert report["mentions without a concept of the index"] == 20
     assert report["brier"]["confidence"] < report["brier"]["score"]
     known, unheard = (
-        fitted.confidence([candidate.score for candidate in found])
+        fitted.confidences([candidate.score for candidate in found])[0] or 0
         for found in bench.linker.link(["heart atack", "unheard of"], k=2)
     )
     assert known > unheard
+
+
+def test_a_ranker_is_fitted_on_request_and_kept(bench: Bench) -> None:
+    wrong = [LabelledMention(f"unheard of {number}", frozenset(["mesh:D404"])) for number in range(20)]
+    fitted = calibrate(bench.linker, [*MENTIONS, *wrong], CalibrateSettings(ranker=True))
+
+    assert fitted.ranker is not None
+    assert fitted.ranker.encoder == bench.encoder.fingerprint
+    linker = Linker(
+        bench.encoder, bench.linker.search, bench.name_table, fingerprint="f00d", calibration=fitted
+    )
+    [[best, *_], [other, *_]] = linker.link(["heart atack", "unheard of"])
+    assert best.concept_id == "mesh:D1"
+    assert (best.confidence or 0) > (other.confidence or 0)
+    again = calibrate(linker, [*MENTIONS, *wrong], CalibrateSettings())
+    assert again.ranker is fitted.ranker
+
+
+def test_a_calibration_is_fitted_on_the_scores_of_a_reranker(bench: Bench) -> None:
+    class Shortest:
+        fingerprint = "shortest"
+
+        def rerank(self, requests: Sequence[RerankRequest]) -> list[NDArray[np.float32]]:
+            return [np.array([-len(name) for name in each.names], np.float32) for each in requests]
+
+    parts = (bench.encoder, bench.linker.search, bench.name_table)
+    linker = Linker(*parts, fingerprint="f00d", reranker=Shortest())
+    fitted = calibrate(linker, MENTIONS, CalibrateSettings())
+
+    assert fitted.reranker == "shortest"
+    with pytest.raises(ConfigError, match="fitted with another reranker"):
+        Linker(*parts, fingerprint="f00d", calibration=fitted)
+    calibrated = Linker(*parts, fingerprint="f00d", calibration=fitted, reranker=Shortest())
+    [[best, second, *_]] = calibrated.link(["heart atack"])
+    assert best.confidence is not None
+    assert second.confidence is None
 
 
 def test_the_threshold_reaches_the_target_precision(bench: Bench) -> None:

@@ -117,12 +117,12 @@ def test_a_misspelt_word_shares_most_of_its_trigrams() -> None:
     assert right > 0.6 > feature("hypertention", "Commodification", "trigram recall")
 
 
-def test_kinds_and_counts_are_features_of_a_name() -> None:
-    request = RerankRequest("ra", ("RA", "RA"), (1.0, 1.0), kinds=("abbreviation", ""), counts=(99, 0))
-    table = features([request], WORDS)
-    assert table[:, FEATURES.index("abbreviation")].tolist() == [1, 0]
-    assert table[0, FEATURES.index("count")] > table[1, FEATURES.index("count")] == 0
-    assert table[0, FEATURES.index("count share")] == 0 > table[1, FEATURES.index("count share")]
+def test_counts_order_the_meanings_of_a_short_form() -> None:
+    names, kinds = ("RA", "RA", "RAS"), ("abbreviation", "abbreviation", "abbreviation")
+    table = features([RerankRequest("ra", names, (1, 1, 0.5), kinds=kinds, counts=(99, 9, 9999))], WORDS)
+    assert table[:, FEATURES.index("abbreviation")].tolist() == [1, 1, -1]
+    first, second, other = table[:, FEATURES.index("count lead")].tolist()
+    assert first == 0 > second > other
 
 
 def test_no_candidates_have_no_features() -> None:

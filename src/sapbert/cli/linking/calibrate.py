@@ -41,11 +41,19 @@ def calibrate(
     figure: Annotated[
         Path | None, typer.Option(help="Reliability diagram to write: .png, .svg or .pdf.")
     ] = None,
+    reranker: Annotated[
+        str | None,
+        typer.Option(help="Fit the confidence of reranked candidates: a reranker, as in `sapbert link`."),
+    ] = None,
+    context_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the text around the mention, for --reranker."),
+    ] = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
     json: JsonResults = False,
 ) -> None:
-    """Fit confidence to labelled mentions.
+    """Fit confidence to labelled mentions, and a ranker on request.
 
     `sapbert link --calibration` uses the file it writes. All reported figures are measured on mentions held
     out of the fit, by five-fold cross-validation.
@@ -55,6 +63,7 @@ def calibrate(
     from sapbert.index.folder import damage_explained
     from sapbert.linking.calibration.fit import calibrate
     from sapbert.linking.linker import Linker
+    from sapbert.linking.reranking import open_reranker
     from sapbert.mentions import read_labelled_mentions
     from sapbert.vocab.input_files import InputReader
 
@@ -62,10 +71,16 @@ def calibrate(
     require_free(out, overwrite=overwrite)
     if figure is not None:
         _check_figure_target(figure, overwrite=overwrite)
-    labelled = read_labelled_mentions(mentions, InputReader(), prefix=prefix)
+    labelled = read_labelled_mentions(mentions, InputReader(), prefix=prefix, context_column=context_column)
     with damage_explained(resolve_default(index, "index")):
         weight = _initial_weight(index, settings.sparse_weight)
-        calibration = calibrate(Linker.open(index, threads=threads, sparse_weight=weight), labelled, settings)
+        linker = Linker.open(
+            index,
+            threads=threads,
+            sparse_weight=weight,
+            reranker=None if reranker is None else open_reranker(reranker, threads=threads),
+        )
+        calibration = calibrate(linker, labelled, settings)
     calibration.write(out, overwrite=overwrite)
     if figure is not None:
         from sapbert.plots.reliability import draw_reliability

@@ -1,7 +1,8 @@
 """The calibration file: written by `sapbert calibrate`, read by `sapbert link --calibration`.
 
 It applies only to the index it was fitted on, because scores of another encoder or vocabulary differ. It also
-stores the search settings of the fit (`exact`, `sparse_weight`); linking must use the same.
+stores how candidates were ordered in the fit (`exact`, `sparse_weight`, the ranker and the fingerprint of a
+reranker); linking must do the same.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ import numpy as np
 from sapbert.artifacts import create_file
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.linking.calibration.model import Curve, load_curve
+from sapbert.linking.fusion.ranker import FusionRanker
 from sapbert.linking.settings import Method
 from sapbert.version import __version__
 
 KIND = "calibration"
-FORMAT = 1
+FORMAT = 2
+"""Format 1 has neither ranker nor reranker."""
 _DECIMALS = 6
+_SMALLEST = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +43,26 @@ class Calibration:
     curve: Curve
     threshold: float | None
     """Mentions with a lower confidence are NIL."""
+    ranker: FusionRanker | None = None
+    """Orders the nearest concepts; the scores of the fit are its probabilities."""
+    reranker: str | None = None
+    """Fingerprint of the reranker whose scores the fit used."""
     report: Mapping[str, Any] = field(default_factory=dict)
     """Measurements on held-out mentions."""
 
-    def confidence(self, scores: Sequence[float]) -> float:
-        """Return the probability that the best candidate of a mention is correct, given all scores."""
+    def confidences(self, scores: Sequence[float]) -> list[float | None]:
+        """Return the probability that each candidate of a mention is correct, given their scores, best first.
+
+        Without a ranker only the best has one. With a ranker, the others share what the best leaves, in
+        proportion to their own probabilities.
+        """
         margin = scores[0] - scores[1] if len(scores) > 1 else scores[0]
-        return round(float(self.curve.confidence(np.array([scores[0]]), np.array([margin]))[0]), _DECIMALS)
+        best = float(self.curve.confidence(np.array([scores[0]]), np.array([margin]))[0])
+        if self.ranker is None or self.reranker is not None:
+            return [round(best, _DECIMALS), *[None] * (len(scores) - 1)]
+        left = (1 - best) / max(1 - scores[0], _SMALLEST)
+        others = (min(score * left, best) for score in scores[1:])
+        return [round(best, _DECIMALS), *(round(other, _DECIMALS) for other in others)]
 
     def require_sparse_weight(self, requested: float | None) -> float:
         """Return the sparse weight of the fit; raise `ConfigError` if another one is `requested`."""
@@ -68,6 +85,8 @@ class Calibration:
             "method": self.method,
             "parameters": self.curve.parameters(),
             "threshold": self.threshold,
+            "ranker": None if self.ranker is None else self.ranker.parameters(),
+            "reranker": self.reranker,
             "report": self.report,
         }
         with create_file(target, overwrite=overwrite) as partial:
@@ -99,6 +118,8 @@ class Calibration:
                 method=Method(content["method"]),
                 curve=load_curve(content["method"], content["parameters"]),
                 threshold=None if threshold is None else float(threshold),
+                ranker=FusionRanker.load(ranker) if (ranker := content.get("ranker")) else None,
+                reranker=content.get("reranker"),
                 report=content["report"],
             )
         except (ValueError, TypeError, LookupError, AttributeError) as error:

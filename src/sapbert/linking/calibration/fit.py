@@ -1,7 +1,10 @@
-"""Fit a calibration on labelled mentions: the sparse weight, the confidence curve and a threshold.
+"""Fit a calibration on labelled mentions: the sparse weight, the ranker, the curve and a threshold.
 
 Repeated mentions count each time, since they are as frequent in the text to be linked. Mentions whose concept
 is not in the index are kept: every answer to them is wrong, and the confidence must account for them.
+
+The curve is fitted on answers to mentions that the ranker was not fitted on: there is one ranker per fold for
+that, and one of all mentions for use.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ from sapbert.linking.calibration.model import (
     reliability_report,
     threshold_points,
 )
+from sapbert.linking.fusion.examples import fit_for_index, labelled_requests
+from sapbert.linking.fusion.fit import LabelledRequest
+from sapbert.linking.fusion.ranker import FusionRanker
 from sapbert.linking.hybrid import HybridSearch, ScoredRows, best_row_correct, best_weight
 from sapbert.linking.linker import BATCH, Linker
 from sapbert.linking.settings import CalibrateSettings, LinkSettings
@@ -38,17 +44,28 @@ _DEPTH = 20
 def calibrate(
     linker: Linker, labelled: Sequence[LabelledMention], settings: CalibrateSettings
 ) -> Calibration:
-    """Fit a calibration of `linker`, which must have none."""
+    """Fit a calibration of `linker`; its own calibration is not used, but its ranker and reranker are."""
     gold = _gold(linker.name_table, labelled)
     weight = 0.0
     weight_report: dict[str, Any] = {}
-    if isinstance(linker.search, HybridSearch):
-        weight = linker.search.weight
+    search = linker.search
+    if isinstance(search, HybridSearch):
+        weight = search.weight
         if settings.sparse_weight is None:
-            weight, weight_report = _fit_weight(linker, linker.search, gold, settings)
-        search = replace(linker.search, weight=weight)
-        linker = Linker(linker.encoder, search, linker.name_table, fingerprint=linker.fingerprint)
-    outcomes = _outcomes(linker, gold, settings)
+            weight, weight_report = _fit_weight(linker, search, gold, settings)
+        search = replace(search, weight=weight)
+    linker = Linker(
+        linker.encoder,
+        search,
+        linker.name_table,
+        fingerprint=linker.fingerprint,
+        ranker=linker.ranker,
+        reranker=linker.reranker,
+    )
+    if settings.ranker:
+        linker, outcomes = _fit_ranker(linker, gold, settings)
+    else:
+        outcomes = _outcomes(linker, gold, settings)
     fitted = fit(outcomes, settings.method)
     points = threshold_points(fitted.held_out, outcomes.correct, len(gold))
     chosen = None if settings.precision is None else choose_threshold(points, settings.precision)
@@ -59,6 +76,8 @@ def calibrate(
         method=fitted.method,
         curve=fitted.curve,
         threshold=None if chosen is None else chosen.threshold,
+        ranker=_own_ranker(linker),
+        reranker=None if linker.reranker is None else linker.reranker.fingerprint,
         report={
             "mentions": len(gold),
             "mentions without a concept of the index": sum(not mention.concept_ids for mention in gold),
@@ -77,16 +96,58 @@ def _gold(name_table: NameTable, labelled: Sequence[LabelledMention]) -> list[La
     return gold
 
 
+def _own_ranker(linker: Linker) -> FusionRanker | None:
+    """Return the ranker of a linker, which must be one that a file can hold."""
+    if linker.ranker is None or isinstance(linker.ranker, FusionRanker):
+        return linker.ranker
+    raise TypeError(f"a calibration can store a FusionRanker, not a {type(linker.ranker).__name__}")
+
+
 def _outcomes(linker: Linker, gold: Sequence[LabelledMention], settings: CalibrateSettings) -> Outcomes:
     texts = [mention.text for mention in gold]
-    linked = linker.link(texts, settings=LinkSettings(k=2, exact=settings.exact))
+    contexts = [mention.context for mention in gold]
+    linked = linker.link(texts, settings=LinkSettings(k=2, exact=settings.exact), contexts=contexts)
     answered = [(mention, ranked) for mention, ranked in zip(gold, linked, strict=True) if ranked]
-    scores = np.array([ranked[0].score for _, ranked in answered], np.float64)
-    second = np.array([ranked[1].score if len(ranked) > 1 else 0.0 for _, ranked in answered], np.float64)
+    scores = np.array([ranked[0].ranking_score for _, ranked in answered], np.float64)
+    second = np.array(
+        [ranked[1].ranking_score if len(ranked) > 1 else 0.0 for _, ranked in answered], np.float64
+    )
     correct = np.array(
         [ranked[0].concept_id in mention.concept_ids for mention, ranked in answered], np.bool_
     )
     return Outcomes(scores, scores - second, correct, [mention.text for mention, _ in answered])
+
+
+def _fit_ranker(
+    linker: Linker, gold: Sequence[LabelledMention], settings: CalibrateSettings
+) -> tuple[Linker, Outcomes]:
+    """Return a linker with a ranker of all mentions, and the outcomes of each by a ranker of other folds."""
+    mentions_of: dict[int, list[LabelledMention]] = {}
+    for fold, mention in zip(folds_of([mention.text for mention in gold]).tolist(), gold, strict=True):
+        mentions_of.setdefault(fold, []).append(mention)
+    examples = {fold: labelled_requests(linker, mentions) for fold, mentions in mentions_of.items()}
+    parts = []
+    for fold, mentions in mentions_of.items():
+        others = [each for other, group in examples.items() if other != fold for each in group]
+        parts.append(_outcomes(_with_ranker(linker, others), mentions, settings))
+    outcomes = Outcomes(
+        np.concatenate([part.scores for part in parts]),
+        np.concatenate([part.margins for part in parts]),
+        np.concatenate([part.correct for part in parts]),
+        [text for part in parts for text in part.texts],
+    )
+    return _with_ranker(linker, [each for group in examples.values() for each in group]), outcomes
+
+
+def _with_ranker(linker: Linker, examples: Sequence[LabelledRequest]) -> Linker:
+    return Linker(
+        linker.encoder,
+        linker.search,
+        linker.name_table,
+        fingerprint=linker.fingerprint,
+        ranker=fit_for_index(linker, [examples]),
+        reranker=linker.reranker,
+    )
 
 
 def _fit_weight(

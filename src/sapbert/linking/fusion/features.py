@@ -47,8 +47,7 @@ FEATURES: Final = (
     "short mention",
     "mention words",
     *KINDS,
-    "count",
-    "count share",
+    "count lead",
 )
 """Names of the columns, in order."""
 _BUCKETS: Final = 4096
@@ -108,12 +107,13 @@ def features(requests: Sequence[RerankRequest], words: WordTable) -> Floats:
 
 def _chunk_features(requests: Sequence[RerankRequest], words: WordTable) -> Floats:
     pairs = _Pairs.of(requests)
+    alignment = _alignment_features(pairs)
     columns = {
+        **alignment,
         **_search_features(pairs),
         **_overlap_features(pairs, words),
-        **_alignment_features(pairs),
         **_length_features(pairs),
-        **_kind_features(pairs),
+        **_kind_features(pairs, alignment["equal"]),
     }
     table = np.empty((len(pairs.owner), len(FEATURES)), np.float32)
     for number, name in enumerate(FEATURES):
@@ -259,12 +259,14 @@ def _length_features(pairs: _Pairs) -> dict[str, Floats]:
     }
 
 
-def _kind_features(pairs: _Pairs) -> dict[str, Floats]:
+def _kind_features(pairs: _Pairs, equal: Floats) -> dict[str, Floats]:
     kinds = [kind for request in pairs.requests for kind in request.kinds or ("",) * len(request.names)]
     counts = [count for request in pairs.requests for count in request.counts or (0,) * len(request.names)]
-    uses = (np.log1p(counts) / 10).astype(np.float32)
+    columns = {kind: np.array([each == kind for each in kinds], np.float32) for kind in KINDS}
     return {
-        **{kind: np.array([each == kind for each in kinds], np.float32) for kind in KINDS},
-        "count": uses,
-        "count share": pairs.lead(uses),
+        **columns,
+        # A short form that is not the mention says nothing about it.
+        "abbreviation": columns["abbreviation"] * (2 * equal - 1),
+        # Counts are comparable between the meanings of one short form only.
+        "count lead": pairs.lead((equal * np.log1p(counts) / 10).astype(np.float32)),
     }

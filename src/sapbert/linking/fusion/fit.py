@@ -91,8 +91,13 @@ def training_set(groups: Sequence[Sequence[LabelledRequest]], words: WordTable) 
     )
 
 
-def fit_ranker(data: TrainingSet, words: WordTable, *, epochs: int = _EPOCHS, seed: int = 0) -> FusionRanker:
-    """Fit a ranker; the same data and seed give the same ranker."""
+def fit_ranker(
+    data: TrainingSet, words: WordTable, *, encoder: str = "", epochs: int = _EPOCHS, seed: int = 0
+) -> FusionRanker:
+    """Fit a ranker; the same data and seed give the same ranker.
+
+    `encoder` is the fingerprint of the encoder that computed the scores of the search.
+    """
     generator = np.random.default_rng(seed)
     parameters = _initial(generator)
     moments = {name: (np.zeros_like(array), np.zeros_like(array)) for name, array in parameters.items()}
@@ -105,7 +110,7 @@ def fit_ranker(data: TrainingSet, words: WordTable, *, epochs: int = _EPOCHS, se
             step += 1
             gradients = _gradients(parameters, data.take(order[start : start + _BATCH]))
             _adam(parameters, gradients, moments, step, _RATE * (1 - (step - 1) / steps))
-    return FusionRanker(words, Layers(**parameters))
+    return FusionRanker(words, Layers(**parameters), encoder)
 
 
 def _initial(generator: np.random.Generator) -> dict[str, Floats]:

@@ -21,7 +21,7 @@ from sapbert.linking.fusion.words import WordTable
 from sapbert.protocols import RerankRequest
 
 Floats = NDArray[np.float32]
-DEPTH: Final = 50
+RANK_DEPTH: Final = 50
 """Candidates per mention that are ranked, or k if it is larger."""
 _DECIMALS: Final = 5
 
@@ -53,6 +53,8 @@ class FusionRanker:
 
     words: WordTable
     layers: Layers
+    encoder: str = ""
+    """Fingerprint of the encoder of the fit; the scores of another differ."""
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +73,12 @@ class FusionRanker:
             name: np.asarray(getattr(self.layers, name), np.float64).round(_DECIMALS).tolist()
             for name in Layers.__slots__
         }
-        return {"features": list(FEATURES), "words": dict(self.words.words), **layers}
+        return {
+            "encoder": self.encoder,
+            "features": list(FEATURES),
+            "words": dict(self.words.words),
+            **layers,
+        }
 
     @classmethod
     def load(cls, parameters: Mapping[str, Any]) -> Self:
@@ -92,7 +99,7 @@ class FusionRanker:
             if arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
                 raise ValueError(f"{name} of the ranker is not an array of {shape} numbers")
         words = {str(word): float(weight) for word, weight in parameters["words"].items()}
-        return cls(WordTable.of(words), layers)
+        return cls(WordTable.of(words), layers, str(parameters["encoder"]))
 
 
 def probabilities(logits: Floats, counts: NDArray[np.int64]) -> Floats:
