@@ -15,7 +15,18 @@ from tests.conftest import Exported
 from tests.encoder.tiny import tiny_bert
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-IN_ORDER = ("read", "draw_pairs", "merge", "build_index", "link", "evaluate", "compare", "train", "export")
+IN_ORDER = (
+    "read",
+    "draw_pairs",
+    "merge",
+    "build_index",
+    "link",
+    "evaluate",
+    "compare",
+    "train",
+    "train_flash",
+    "export",
+)
 """Functions in an order in which each finds the files that it reads."""
 
 

@@ -1,12 +1,13 @@
 """From any biomedical vocabulary to a working entity linker.
 
 One function per stage; each is also a command, mostly of the same name (`sapbert pairs` is `draw_pairs`,
-`sapbert index` is `build_index`):
+`sapbert index` is `build_index`, `sapbert flash` is `train_flash`):
 
     read         a vocabulary from its publisher's files
     merge        several vocabularies by their cross-references
     draw_pairs   synonym pairs from a vocabulary
     train        an encoder on pairs, by self-alignment (SapBERT)
+    train_flash  a flash encoder on pairs: a table instead of a transformer
     export       an encoder to ONNX, to run without torch
     build_index  an index of a vocabulary's names
     link         mentions to concepts
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         merge,
         read,
         train,
+        train_flash,
     )
     from sapbert.index.settings import IndexSettings
     from sapbert.linking.answer import Answer
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from sapbert.linking.settings import LinkSettings
     from sapbert.pairs.artifact import Pairs
     from sapbert.pairs.settings import PairSettings
-    from sapbert.training.settings import TrainSettings
+    from sapbert.training.settings import FlashSettings, TrainSettings
     from sapbert.vocab.settings import MergeSettings
     from sapbert.vocab.vocabulary import Concept, Vocabulary
 
@@ -65,6 +67,7 @@ __all__ = [
     "Answer",
     "Candidate",
     "Concept",
+    "FlashSettings",
     "IndexSettings",
     "LinkSettings",
     "Linker",
@@ -85,6 +88,7 @@ __all__ = [
     "merge",
     "read",
     "train",
+    "train_flash",
 ]
 
 _MODULES = {
@@ -96,6 +100,7 @@ _MODULES = {
     "Answer": "linking.answer",
     "Candidate": "linking.candidate",
     "Concept": "vocab.vocabulary",
+    "FlashSettings": "training.settings",
     "IndexSettings": "index.settings",
     "LinkSettings": "linking.settings",
     "Linker": "linking.linker",
@@ -114,6 +119,7 @@ _MODULES = {
     "merge": "api",
     "read": "api",
     "train": "api",
+    "train_flash": "api",
 }
 
 

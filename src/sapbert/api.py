@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sapbert.linking.linker import Linker
     from sapbert.pairs.artifact import Pairs
     from sapbert.pairs.settings import PairSettings
-    from sapbert.training.settings import TrainSettings
+    from sapbert.training.settings import FlashSettings, TrainSettings
     from sapbert.vocab.readers.registry import ReaderSettings
     from sapbert.vocab.settings import MergeSettings, OnError
     from sapbert.vocab.vocabulary import Vocabulary
@@ -142,6 +142,46 @@ def train(
         str(base),
         Path(out),
         settings or TrainSettings(),
+        device=local_device(),
+        resume=resume,
+        overwrite=overwrite,
+    )
+    return Path(out)
+
+
+def train_flash(
+    pairs: Pairs | PathLike,
+    out: PathLike,
+    settings: FlashSettings | None = None,
+    *,
+    base: PathLike | None = None,
+    teacher: PathLike | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress = no_progress,
+) -> Path:
+    """Train a flash encoder, a table instead of a transformer, on `pairs`; return its folder.
+
+    Training starts from the flash encoder `base`, or from random rows. `teacher` is any encoder whose
+    similarities are imitated. Uses the GPU if there is one. Needs `sapbert[train]`; the result does not.
+
+        >>> flash = sapbert.train_flash("pairs", "flash", sapbert.FlashSettings(steps=20, dimension=16))
+        >>> index = sapbert.build_index("vocabulary", "flash-index", model=flash)
+    """
+    from sapbert.pairs.artifact import Pairs
+    from sapbert.training.settings import FlashSettings
+
+    with needing("train"):
+        from sapbert.training.distributed import local_device
+        from sapbert.training.flash import trainer
+        from sapbert.training.flash.teacher import open_teacher
+    opened = pairs if isinstance(pairs, Pairs) else Pairs.open(Path(pairs))
+    trainer.train_flash(
+        opened,
+        Path(out),
+        settings or FlashSettings(),
+        base=None if base is None else str(base),
+        teacher=None if teacher is None else open_teacher(str(teacher), opened, progress=progress),
         device=local_device(),
         resume=resume,
         overwrite=overwrite,

@@ -227,8 +227,8 @@ class FlashSettings(LoopSettings):
     """Length of a vector; by default that of the base, or 256."""
     features: Mapping[str, float] = field(default_factory=dict)
     """A table of features and its size as a power of 2: word, pair (two neighbouring words), characters-N
-    (n-grams of a word), sounds or sounds-N (as the word sounds). By default the tables of the base, or
-    word=17, pair=17 and characters-4=17."""
+    (n-grams of a word), sounds or sounds-N (as the word sounds). By default the tables of the base, or word,
+    pair and characters-4, each of about the number of names, at most 2^17."""
     bits: int = 4
     """Bits per dimension of the quantized table: 8, 4 or 2."""
 

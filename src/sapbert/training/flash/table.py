@@ -21,7 +21,9 @@ from sapbert.training.settings import FlashSettings
 _DEVIATION = 0.05
 """Standard deviation of random rows; only its ratio to the learning rate matters."""
 _DEFAULT_DIMENSION = 256
-_DEFAULT_FEATURES = {"word": 17, "pair": 17, "characters-4": 17}
+_DEFAULT_FEATURES = ("word", "pair", "characters-4")
+_LEAST_BITS, _MOST_BITS = 12, 17
+"""Sizes of the default tables, as powers of 2."""
 _NAMES_AT_ONCE = 8_192
 
 
@@ -44,10 +46,13 @@ class Start(NamedTuple):
     """Of the base; None without one."""
 
 
-def start_table(base: str | None, settings: FlashSettings) -> Start:
-    """Return the table of `base`, with random values in its unused rows, or a random one."""
+def start_table(base: str | None, settings: FlashSettings, *, names: int) -> Start:
+    """Return the table of `base`, with random values in its unused rows, or a random one.
+
+    The size of a random one depends on the number of `names`, unless it is set.
+    """
     if base is None:
-        spec = feature_spec(settings.features or _DEFAULT_FEATURES)
+        spec = feature_spec(settings.features or _default_features(names))
         rows = _random_rows(spec.rows, settings.dimension or _DEFAULT_DIMENSION, settings.seed)
         return Start(spec, rows, np.zeros(spec.rows, np.bool_), None)
     if settings.features or settings.dimension:
@@ -57,6 +62,12 @@ def start_table(base: str | None, settings: FlashSettings) -> Start:
     used: NDArray[np.bool_] = np.abs(rows).max(axis=1) > 0
     rows[~used] = _random_rows(len(rows), encoder.dimension, settings.seed)[~used]
     return Start(encoder.features, rows, used, encoder.fingerprint)
+
+
+def _default_features(names: int) -> dict[str, int]:
+    """Return tables with about as many rows as there are names, within limits."""
+    bits = min(max(names.bit_length(), _LEAST_BITS), _MOST_BITS)
+    return dict.fromkeys(_DEFAULT_FEATURES, bits)
 
 
 def feature_spec(tables: Mapping[str, float]) -> FeatureSpec:

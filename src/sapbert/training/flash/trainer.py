@@ -83,7 +83,7 @@ class _FlashTraining:
         if world()[1] > 1:
             raise ConfigError("this command trains in one process; start it without torchrun")
         self.pairs = pairs
-        start = start_table(base, settings)
+        start = start_table(base, settings, names=len(pairs.names))
         self.spec = start.spec
         self._split = split_pairs(pairs, held_out_concepts=settings.held_out, seed=settings.seed)
         self.names = TrainingNames.prepare(
@@ -125,7 +125,7 @@ class _FlashTraining:
         """The pairs, the base, the teacher, the tables of features and the settings."""
         return {
             "pairs": self.pairs.manifest.fingerprint,
-            "origin": self._origin,
+            **{f"{name}_fingerprint": record["fingerprint"] for name, record in self._origin.items()},
             **asdict(self.settings),
             "features": self.spec.to_json(),
         }
