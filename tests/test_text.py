@@ -35,6 +35,8 @@ def code_points(*, assigned: bool) -> list[str]:
     [
         ("Migraine", "migraine"),
         ("  MIGRAINE\t with\r\naura ", "migraine with aura"),
+        ("Crohn\u2019s disease", "crohn's disease"),
+        ("5\u2032\u2013nucleotidase", "5'-nucleotidase"),
         ("Sjögren", "sjögren"),
         ("Sjo\u0308gren", "sjögren"),
         ("ﬁbrosis", "fibrosis"),

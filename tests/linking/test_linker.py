@@ -4,6 +4,7 @@ import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +99,13 @@ def test_an_empty_list_of_mentions_gives_an_empty_list(linker: Linker) -> None:
 
 def test_an_empty_mention_is_nil(linker: Linker) -> None:
     assert linker.link(["", " \t ", "\u200b"]) == [[], [], []]
+
+
+def test_null_of_a_data_frame_is_nil(linker: Linker) -> None:
+    nulls: list[Any] = [None, float("nan")]
+    assert linker.link([*nulls, "cold"], k=1) == [[], [], linker.link(["cold"], k=1)[0]]
+    with pytest.raises(TypeError, match="a mention is a string, got 3"):
+        linker.link([3])  # type: ignore[list-item]
 
 
 def test_half_a_surrogate_pair_is_replaced(linker: Linker) -> None:

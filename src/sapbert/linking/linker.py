@@ -336,6 +336,8 @@ def _with_k(settings: LinkSettings, k: int | None) -> LinkSettings:
 
 
 def _folded(mention: str) -> str:
+    if mention is None or mention != mention:  # null in a data frame
+        return ""
     if not isinstance(mention, str):
         raise TypeError(f"a mention is a string, got {mention!r}")
     # JSON can contain half a surrogate pair, which tokenizers do not accept.

@@ -9,6 +9,7 @@ folder appears at MODEL, with the metrics inside, and the run folder is removed.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ from sapbert.training.objective import LEARNING_RATE_FACTOR, Objective, StepRepo
 from sapbert.training.settings import LoopSettings
 
 METRICS = "metrics.jsonl"
+log = logging.getLogger(__name__)
 OnStep = Callable[[int, int, Mapping[str, float]], None]
 """Called with the number of steps done, the number of all steps, and the metrics of the step."""
 Evaluate = Callable[[Encoder], Mapping[str, float]]
@@ -77,6 +79,8 @@ def run_training(
         run = _Run.of(objective, settings, device)
         with Checkpoints(folder, keep=settings.keep, in_background=device.type == "cuda") as checkpoints:
             done = run.restore(checkpoints.newest(objective.described))
+            if first and resume and not done:
+                log.warning("%s contains no checkpoint; starting at step 0", folder)
             with Metrics(folder / METRICS, done=done) if first else nullcontext() as metrics:
                 run.loop(done, checkpoints, metrics, interruption, on_step)
                 figures = objective.finish()
@@ -204,17 +208,23 @@ class _Run:
 
 
 class _Interruption:
-    """Turns Ctrl-C into a request to stop after this step; a second Ctrl-C stops at once."""
+    """Turns Ctrl-C or SIGTERM into a request to stop after this step; a second one stops at once.
+
+    Schedulers of clusters send SIGTERM before a time limit.
+    """
 
     def __init__(self) -> None:
         self.requested = False
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._request)
+        self._before = {
+            number: signal.signal(number, self._request) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         return self
 
     def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _request(self, _number: int, _frame: FrameType | None) -> None:
         if self.requested:

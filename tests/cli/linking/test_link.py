@@ -275,3 +275,11 @@ def test_linking_loads_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_the_header_of_a_list_is_reported(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("chest pain\ncold\n")
+    done = sapbert("link", "--index", index, "--file", tmp_path / "list.csv", "-k", 1)
+
+    assert len(rows(done.out)) == 1
+    assert "list.csv: the first line is the name of the column, 'chest pain'; if it is a mention" in done.err

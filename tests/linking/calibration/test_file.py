@@ -105,6 +105,11 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: object) -> None:
         Calibration.read_for_index(target, index="f00d")
 
 
+def test_a_deleted_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"calibration\.json: no such file; write it with `sapbert"):
+        Calibration.read(tmp_path / "calibration.json")
+
+
 @pytest.mark.parametrize("content", [b"", b"not json", b"\xff\xfe"])
 def test_a_file_that_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "calibration.json").write_bytes(content)

@@ -183,6 +183,16 @@ def test_a_given_sparse_weight_is_not_fitted(bench: Bench, tmp_path: Path) -> No
     assert "sparse weight" not in fitted.report
 
 
+def test_an_unreachable_precision_still_gives_a_calibration(bench: Bench) -> None:
+    wrong = [LabelledMention(mention.text, frozenset()) for mention in MENTIONS]
+    labelled = [each for pair in zip(MENTIONS, wrong, strict=True) for each in pair]
+    fitted = calibrate(bench.linker, labelled, CalibrateSettings(precision=0.95))
+
+    assert fitted.threshold is None
+    assert fitted.report["chosen"] is None
+    assert fitted.report["highest precision"]["precision"] < 0.95
+
+
 @pytest.mark.parametrize("precision", [0.0, 1.5, -1, float("nan")])
 def test_an_impossible_precision_is_refused(precision: float) -> None:
     with pytest.raises(ConfigError, match=r"0\.95 means 95%"):

@@ -147,13 +147,13 @@ def arguments(pairs: Pairs, base: Path, model: Path, *, killed_at: int) -> list[
     return [*map(str, (pairs.path, base, model)), json.dumps(asdict(settings())), str(killed_at)]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_resumes_bit_for_bit(
     number: signal.Signals, tiny_pairs: Pairs, tiny_base: Path, tmp_path: Path, uninterrupted: Path
 ) -> None:
     def interrupt(done: int, _total: int, _figures: Mapping[str, float]) -> None:
         if done == 5:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
 
     model = tmp_path / "model"
     if number == signal.SIGKILL:
@@ -165,8 +165,8 @@ def test_an_interrupted_run_resumes_bit_for_bit(
             train(tiny_pairs, str(tiny_base), model, settings(), device=CPU, on_step=interrupt)
     assert not model.exists()
     saved = sorted(path.name for path in (tmp_path / "model.run").glob("step-*"))
-    # Ctrl-C saves the current step; a kill leaves the last checkpoint.
-    assert saved[-1] == ("step-00000005" if number == signal.SIGINT else "step-00000003")
+    # Ctrl-C and SIGTERM save the current step; a kill leaves the last checkpoint.
+    assert saved[-1] == ("step-00000003" if number == signal.SIGKILL else "step-00000005")
     resumed: list[int] = []
 
     def note(done: int, _total: int, _figures: Mapping[str, float]) -> None:
@@ -174,7 +174,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(
 
     train(tiny_pairs, str(tiny_base), model, settings(), device=CPU, resume=True, on_step=note)
 
-    assert resumed[0] == (6 if number == signal.SIGINT else 4)
+    assert resumed[0] == (4 if number == signal.SIGKILL else 6)
     assert_same_model(model, uninterrupted)
     steps = [row["step"] for row in read_metrics(model / "metrics.jsonl")]
     assert steps == list(range(steps[-1] + 1))

@@ -125,6 +125,11 @@ def _report(calibration: Calibration, out: Path) -> None:
             f"below {chosen['threshold']:.3f}: precision {chosen['precision']:.1%}, "
             f"coverage {chosen['coverage']:.1%}"
         )
+    elif (best := report["highest precision"]) is not None:
+        lines["NIL"] = (
+            f"no threshold reaches this precision; the highest is {best['precision']:.1%}, "
+            f"from {best['threshold']:.3f}, with coverage {best['coverage']:.1%}"
+        )
     typer.echo(f"calibration -> {out}", err=True)
     for line in two_columns(lines):
         typer.echo(f"  {line}", err=True)

@@ -181,7 +181,12 @@ def _preprocess(source: MentionStream, linker: Linker, columns: InputSettings) -
 
 
 def _source(mentions: list[str] | None, table: LinkInput, progress: Progress) -> MentionStream:
-    from sapbert.linking.input.mentions import limited_lines, mentions_from_lines, mentions_from_list
+    from sapbert.linking.input.mentions import (
+        MENTION_COLUMN,
+        limited_lines,
+        mentions_from_lines,
+        mentions_from_list,
+    )
 
     if mentions:
         return mentions_from_list(mentions)
@@ -189,7 +194,14 @@ def _source(mentions: list[str] | None, table: LinkInput, progress: Progress) ->
         from sapbert.linking.input.tables import read_mention_table
         from sapbert.vocab.input_files import InputReader
 
-        return read_mention_table(table.file, table.column, InputReader(progress=progress))
+        stream = read_mention_table(table.file, table.column, InputReader(progress=progress))
+        if table.column is None and stream.columns == (stream.column,) and stream.column != MENTION_COLUMN:
+            typer.echo(
+                f"{table.file.name}: the first line is the name of the column, {stream.column!r}; "
+                "if it is a mention, save the list as .txt",
+                err=True,
+            )
+        return stream
     if sys.stdin.isatty():
         typer.echo("reading mentions from standard input, one per line, until end of file (Ctrl-D)", err=True)
     name = "standard input"

@@ -122,6 +122,8 @@ class Calibration:
                 reranker=content.get("reranker"),
                 report=content["report"],
             )
+        except FileNotFoundError as error:
+            raise ArtifactError(f"{path}: no such file; write it with `sapbert calibrate`") from error
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             problem = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ArtifactError(

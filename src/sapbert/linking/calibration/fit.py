@@ -68,7 +68,8 @@ def calibrate(
         outcomes = _outcomes(linker, gold, settings)
     fitted = fit(outcomes, settings.method)
     points = threshold_points(fitted.held_out, outcomes.correct, len(gold))
-    chosen = None if settings.precision is None else choose_threshold(points, settings.precision)
+    best = None if settings.precision is None else choose_threshold(points, settings.precision)
+    chosen = best if best is not None and best.precision >= (settings.precision or 0) else None
     return Calibration(
         index=linker.fingerprint,
         exact=settings.exact,
@@ -84,6 +85,7 @@ def calibrate(
             **weight_report,
             **reliability_report(outcomes, fitted.held_out),
             **_threshold_report(points, chosen),
+            "highest precision": best._asdict() if best is not None and chosen is None else None,
         },
     )
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sapbert.errors import ConfigError, SapbertError
+from sapbert.errors import SapbertError
 from sapbert.linking.settings import Method
 
 Floats = NDArray[np.float64]
@@ -267,16 +267,13 @@ def threshold_points(confidence: Floats, correct: NDArray[np.bool_], mentions: i
 
 
 def choose_threshold(points: Sequence[ThresholdPoint], precision: float) -> ThresholdPoint:
-    """Return the lowest threshold with at least this precision, of those with enough answers."""
+    """Return the lowest threshold with at least this precision, of those with enough answers.
+
+    If none reaches it, return the one of highest precision.
+    """
     reliable = [point for point in points if point.answers >= _MIN_ANSWERS]
-    for point in reliable:
-        if point.precision >= precision:
-            return point
-    best = max(reliable, key=lambda point: point.precision)
-    raise ConfigError(
-        f"no threshold with at least {_MIN_ANSWERS} answers reaches a precision of {precision}; "
-        f"the highest is {best.precision:.3f}, with a coverage of {best.coverage:.0%}"
-    )
+    reaching = (point for point in reliable if point.precision >= precision)
+    return next(reaching, None) or max(reliable, key=lambda point: point.precision)
 
 
 def _logistic(x: Floats) -> Floats:
