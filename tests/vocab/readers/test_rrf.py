@@ -219,7 +219,7 @@ def test_tradenames_can_be_turned_off(read: Read) -> None:
 
 
 def relation(
-    first: str, rel: str, second: str, rela: str = "", *, sab: str = "MSH", suppress: str = "N"
+    first: str, rel: str, second: str, rela: str = "", *, sab: str = "MTH", suppress: str = "N"
 ) -> str:
     return f"{first}|A1|AUI|{rel}|{second}|A2|AUI|{rela}|R1||{sab}|{sab}|||{suppress}||\n"
 
