@@ -1,9 +1,10 @@
-"""Generate a synthetic UMLS release of any size: MRCONSO, MRREL, MRSTY and MRRANK in the real column layout.
+"""Generate a synthetic UMLS release of any size: MRCONSO, MRREL, MRSTY, MRDEF and MRRANK in the real layout.
 
 UMLS cannot be redistributed, so speed is measured with synthetic names. The properties that determine the
 cost of reading are close to 2020AA: 128 bytes and about 38 characters of name per row, 3.5 rows per concept
 with a long tail (a few concepts have hundreds), 70 % of rows in English, one row in fifteen suppressed, names
-repeated by several sources, and a tradename link for one concept in twenty-five.
+repeated by several sources, a tradename link for one concept in twenty-five, a parent for each concept and a
+definition for one in fifteen.
 """
 
 from __future__ import annotations
@@ -144,19 +145,37 @@ def _conso(rng: np.random.Generator, words: pl.Series, first: int, concepts: int
 
 
 def _rel(rng: np.random.Generator, first: int, concepts: int, total: int) -> pl.DataFrame:
-    """Tradename links in both directions among other relations, four rows for each concept in twenty-five."""
-    drugs = rng.choice(np.arange(first, first + concepts), concepts // 25, replace=False)
+    """Tradename links for one concept in twenty-five; a parent and two other relations for each concept."""
+    own = np.arange(first, first + concepts)
+    drugs = rng.choice(own, concepts // 25, replace=False)
     brands = rng.integers(0, total, len(drugs))
-    links = [(drugs, brands, "has_tradename"), (brands, drugs, "tradename_of")]
-    others = [(rng.integers(0, total, len(drugs)), drugs, "isa") for _ in range(2)]
+    parents = (own * rng.random(concepts)).astype(np.int64)
+    links = [
+        (own, parents, "PAR", "inverse_isa"),
+        (parents, own, "CHD", "isa"),
+        (own, rng.integers(0, total, concepts), "RO", "associated_with"),
+        (own, rng.integers(0, total, concepts), "SIB", ""),
+        (drugs, brands, "RO", "has_tradename"),
+        (brands, drugs, "RO", "tradename_of"),
+    ]
     return pl.concat(
         pl.select(
-            _cui(a).alias("CUI1"), AUI1=pl.lit("A1"), STYPE1=pl.lit("CUI"), REL=pl.lit("RO"),
+            _cui(a).alias("CUI1"), AUI1=pl.lit("A1"), STYPE1=pl.lit("CUI"), REL=pl.lit(rel),
             CUI2=_cui(b), AUI2=pl.lit("A2"), STYPE2=pl.lit("CUI"), RELA=pl.lit(rela),
             RUI=pl.lit("R1"), SRUI=pl.lit(""), SAB=pl.lit("RXNORM"), SL=pl.lit("RXNORM"),
             RG=pl.lit(""), DIR=pl.lit(""), SUPPRESS=pl.lit("N"), CVF=pl.lit(""), END=pl.lit(""),
         )
-        for a, b, rela in links + others
+        for a, b, rel, rela in links
+    ).sort("CUI1")  # fmt: skip
+
+
+def _def(rng: np.random.Generator, words: pl.Series, first: int, concepts: int) -> pl.DataFrame:
+    """A definition of about 250 characters for one concept in fifteen."""
+    defined = np.arange(first, first + concepts, 15)
+    texts = [_names(rng, words, defined) for _ in range(6)]
+    return pl.select(
+        CUI=_cui(defined), AUI=pl.lit("A1"), ATUI=pl.lit("AT1"), SATUI=pl.lit(""), SAB=pl.lit("NCI"),
+        DEF=pl.concat_str(texts, separator=", "), SUPPRESS=pl.lit("N"), CVF=pl.lit(""), END=pl.lit(""),
     )  # fmt: skip
 
 
@@ -168,7 +187,7 @@ def _sty(rng: np.random.Generator, first: int, concepts: int) -> pl.DataFrame:
 
 
 def make_release(folder: Path, *, rows: int, seed: int = 33) -> Path:
-    """Write the four files to `folder`, unless they exist, and return it."""
+    """Write the five files to `folder`, unless they exist, and return it."""
     if (folder / "MRRANK.RRF").exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -179,6 +198,7 @@ def make_release(folder: Path, *, rows: int, seed: int = 33) -> Path:
         "MRCONSO.RRF": lambda first, n: _conso(rng, words, first, n),
         "MRREL.RRF": lambda first, n: _rel(rng, first, n, total),
         "MRSTY.RRF": lambda first, n: _sty(rng, first, n),
+        "MRDEF.RRF": lambda first, n: _def(rng, words, first, n),
     }
     for name, make in makers.items():
         with open(folder / name, "wb") as file:

@@ -27,23 +27,18 @@ class ConceptHierarchy:
 
     @classmethod
     def of(cls, ids: pl.Series, parents: pl.DataFrame, aliases: pl.DataFrame) -> Self:
-        """Number the concepts in `parents`; rows about other concepts than `ids` are left out."""
-        numbers = pl.DataFrame({"id": ids}).with_row_index("number")
-        children = parents.select("parent_id", id="concept_id").join(numbers, on="id")
-        # As everywhere, an alias of several concepts refers to the first of them.
-        owners = aliases.filter(pl.col("alias").is_in(children["parent_id"].unique().implode()))
-        by_alias = (
-            owners.join(numbers, left_on="concept_id", right_on="id")
-            .group_by(id="alias")
-            .agg(pl.col("number").min())
+        """Number the concepts in `parents`, sorted by concept; rows about other concepts are left out."""
+        numbers = pl.DataFrame({"id": ids, "matched": ids}).with_row_index("number")
+        # Both are sorted; `join_asof` takes a tenth of the time of a join.
+        near = parents.select("parent_id", id="concept_id").join_asof(
+            numbers, on="id", check_sortedness=False
         )
-        known = pl.concat([numbers, by_alias.select("number", "id").join(numbers, on="id", how="anti")])
-        edges = children.select("number", id="parent_id").join(known, on="id", suffix="_above")
-        graph = Hierarchy.from_edges(
-            len(ids),
-            edges["number"].to_numpy().astype("int64"),
-            edges["number_above"].to_numpy().astype("int64"),
-        )
+        children = near.filter(pl.col("id") == pl.col("matched")).select("number", "parent_id")
+        found = children.join(numbers.select(parent_id="id", above="number"), on="parent_id", how="left")
+        known = found.drop_nulls("above").select("number", "above")
+        by_alias = _found_by_alias(found.filter(pl.col("above").is_null()), numbers, aliases)
+        edges = pl.concat([known, by_alias]).cast(pl.Int64)
+        graph = Hierarchy.from_edges(len(ids), edges["number"].to_numpy(), edges["above"].to_numpy())
         return cls(ids, graph, children.height - edges.height)
 
     def number(self, curie: str) -> int | None:
@@ -54,3 +49,12 @@ class ConceptHierarchy:
     def identifiers(self, numbers: Sequence[int]) -> tuple[str, ...]:
         """Return the identifiers of numbered concepts."""
         return tuple(self.ids.gather(list(numbers))) if numbers else ()
+
+
+def _found_by_alias(rows: pl.DataFrame, numbers: pl.DataFrame, aliases: pl.DataFrame) -> pl.DataFrame:
+    """Return the `number` of each row and of the concept `above` it, whose alias is `parent_id`."""
+    owners = aliases.join(rows.select(alias="parent_id").unique(), on="alias", how="semi")
+    numbered = owners.join(numbers, left_on="concept_id", right_on="id")
+    # As everywhere, an alias of several concepts refers to the first of them.
+    first = numbered.group_by(parent_id="alias").agg(above=pl.col("number").min())
+    return rows.drop("above").join(first, on="parent_id").select("number", "above")

@@ -57,13 +57,12 @@ def read_relations(
     columns = ["CUI1", "REL", "CUI2", "RELA", "SUPPRESS", *(["SAB"] if settings.sources else [])]
 
     def take(frame: pl.DataFrame) -> _Relations:
+        related = frame.filter(_is_any("RELA", ("inverse_isa", *TRADENAME_LINKS)) | (pl.col("REL") == "PAR"))
         # RxNorm also relates atoms; such rows name no concepts.
-        between = frame.filter(
-            pl.col("CUI1") != pl.col("CUI2"), pl.col("CUI1") != "", pl.col("CUI2") != "", _wanted_relation()
-        )
+        between = related.filter(pl.col("CUI1") != pl.col("CUI2"), pl.col("CUI1") != "", pl.col("CUI2") != "")
         first, second = (prefix + pl.col(column) for column in ("CUI1", "CUI2"))
-        brands = between.filter(pl.col("RELA").is_in(TRADENAME_LINKS))
-        above = between.filter(~pl.col("RELA").is_in(TRADENAME_LINKS), *_selected(settings))
+        is_brand = _is_any("RELA", TRADENAME_LINKS)
+        brands, above = between.filter(is_brand), between.filter(~is_brand, *_selected(settings))
         relation = pl.col("RELA").replace_strict(_RELATIONS, default="broader")
         return _Relations(
             brands.select(concept_id=first, brand=second),
@@ -80,8 +79,9 @@ def read_relations(
     return pl.concat([links, links.select(concept_id="brand", brand="concept_id")]).unique()
 
 
-def _wanted_relation() -> pl.Expr:
-    return (pl.col("REL") == "PAR") | pl.col("RELA").is_in(["inverse_isa", *TRADENAME_LINKS])
+def _is_any(column: str, texts: tuple[str, ...]) -> pl.Expr:
+    """Do the same as `is_in`, in half the time for a few texts."""
+    return pl.any_horizontal(pl.col(column) == text for text in texts)
 
 
 def _selected(settings: RrfSettings) -> list[pl.Expr]:
