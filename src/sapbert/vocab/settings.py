@@ -18,8 +18,9 @@ SCOPES = ("exact", "related", "narrow", "broad")
 """How a name relates to its concept, in OBO's terms; `exact` if the source does not say."""
 RELATIONS = ("is_a", "part_of", "broader")
 """How a concept relates to its parent; `broader` if the source does not say."""
-KINDS = ("", "abbreviation", "brand", "lay", "spelling", "translation")
-"""What kind of name an added name is; empty for a name of the vocabulary itself."""
+KINDS = ("", "synonym", "abbreviation", "brand", "lay", "spelling", "translation")
+"""Kinds of names: empty for a name of the vocabulary itself, `synonym` for one of another vocabulary that is
+of no other kind."""
 OWN = "own"
 """Stands for the empty kind in filters and counts."""
 
