@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sapbert.annotation.context.rules import Trigger
 from sapbert.linking.candidate import MatchedBy
 
 
@@ -33,6 +34,40 @@ class Annotation:
     """Other concepts with the same name."""
     types: tuple[str, ...] = ()
     """Types of the concept."""
+    context: tuple[Trigger, ...] = ()
+    """What the text says about the mention, at most one trigger per kind: negated, possible, hypothetical,
+    historical, family."""
+    section: str | None = None
+    """Section of the note, such as `family_history`; None if the text has no known header."""
+
+    @property
+    def negated(self) -> bool:
+        """Whether the text denies the finding."""
+        return self.has_context("negated")
+
+    @property
+    def possible(self) -> bool:
+        """Whether the text is uncertain about the finding."""
+        return self.has_context("possible")
+
+    @property
+    def hypothetical(self) -> bool:
+        """Whether the finding is a risk or a condition, not a fact."""
+        return self.has_context("hypothetical")
+
+    @property
+    def historical(self) -> bool:
+        """Whether the finding is a thing of the past."""
+        return self.has_context("historical")
+
+    @property
+    def family(self) -> bool:
+        """Whether the finding is about someone else than the patient."""
+        return self.has_context("family")
+
+    def has_context(self, kind: str) -> bool:
+        """Return whether the mention has a context of this kind."""
+        return any(trigger.kind == kind for trigger in self.context)
 
 
 @dataclass(frozen=True, slots=True)

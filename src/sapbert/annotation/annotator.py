@@ -17,6 +17,8 @@ import numpy as np
 
 from sapbert.annotation.abbreviations import defined_abbreviations, occurrences
 from sapbert.annotation.annotation import AnnotatedText, Annotation
+from sapbert.annotation.context.annotate import add_context
+from sapbert.annotation.context.rules import ContextRules
 from sapbert.annotation.exact import Concept, ExactLayer, Span
 from sapbert.annotation.lexicons import open_lexicon
 from sapbert.annotation.settings import AnnotateSettings
@@ -46,6 +48,7 @@ class Annotator:
         self.linker = linker
         self.settings = settings
         self._splitter = Splitter()
+        self._rules = ContextRules.open()
         masks = _masks(linker.name_table, settings)
         self.lexicon = lexicon
         self._exact = ExactLayer(lexicon, linker.name_table, masks)
@@ -83,8 +86,8 @@ class Annotator:
         by_text: list[list[Span]] = [[] for _ in texts]
         for span in self._exact.find(texts, words, NgramHashes(words)):
             by_text[span.text].append(span)
-        for text, spans in zip(texts, by_text, strict=True):
-            yield self._finish(text, spans)
+        found = [self._finish(text, spans) for text, spans in zip(texts, by_text, strict=True)]
+        yield from add_context(self._rules, texts, words, found) if self.settings.context else found
 
     def _finish(self, text: str, spans: list[Span]) -> list[Annotation]:
         """Resolve abbreviations, drop improbable spans, and mark or drop nested ones."""
@@ -193,4 +196,15 @@ def _pieces(text: str) -> Iterator[tuple[int, int]]:
 def _shift(annotations: Iterable[Annotation], offset: int) -> Iterable[Annotation]:
     if not offset:
         return annotations
-    return (replace(one, start=one.start + offset, end=one.end + offset) for one in annotations)
+    return (
+        replace(
+            one,
+            start=one.start + offset,
+            end=one.end + offset,
+            context=tuple(
+                trigger._replace(start=trigger.start + offset, end=trigger.end + offset)
+                for trigger in one.context
+            ),
+        )
+        for one in annotations
+    )

@@ -19,6 +19,9 @@ class AnnotateSettings:
     """Keep annotations inside longer ones; `--no-nested` keeps the longest of overlapping annotations."""
     abbreviations: bool = True
     """Resolve abbreviations that the text defines, everywhere in the text."""
+    context: bool = True
+    """Find out whether a mention is negated, possible, hypothetical, historical or about the family, by rules
+    for English, and its section."""
     types: Annotated[
         tuple[str, ...],
         Option(flags=("--types",), metavar="TYPE", default="for MeSH diseases, chemicals and psychiatry"),

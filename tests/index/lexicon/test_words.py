@@ -45,10 +45,10 @@ def test_other_words_do_not(one: str, other: str) -> None:
 
 
 def test_a_sentence_end_is_a_break_but_an_initial_is_not() -> None:
-    words = Splitter().split(["E. coli sepsis. Heart (left), lung-disease\nliver"])
+    words = Splitter().split(["E. coli sepsis. Heart (left), lung-disease\nof: liver\nNext"])
 
     gaps = [Gap(gap).name for gap in words.gap.tolist()]
-    assert gaps == ["BREAK", "COMMA", "SPACE", "BREAK", "COMMA", "COMMA", "HYPHEN", "BREAK"]
+    assert gaps == ["BREAK", "COMMA", "SPACE", "BREAK", "COMMA", "COMMA", "HYPHEN", "SPACE", "COLON", "BREAK"]
 
 
 @given(st.lists(TEXTS, max_size=4))

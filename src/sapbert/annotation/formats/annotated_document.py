@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sapbert.annotation.annotation import Annotation
+from sapbert.annotation.context.rules import KINDS
 from sapbert.annotation.input.document import Document
 
 FIELDS = (
@@ -26,6 +27,9 @@ FIELDS = (
     "expanded",
     "other_concept_ids",
     "types",
+    "section",
+    *KINDS,
+    "triggers",
 )
 """Columns that annotation adds to a row."""
 
@@ -51,7 +55,8 @@ class AnnotatedDocument(NamedTuple):
 
 def annotation_fields(annotation: Annotation) -> dict[str, Any]:
     """Return the fields of an annotation as JSON values, without the document id."""
-    return {field: _value(getattr(annotation, field)) for field in FIELDS[1:]}
+    fields = {field: _value(getattr(annotation, field)) for field in FIELDS[1:-1]}
+    return fields | {"triggers": [trigger._asdict() for trigger in annotation.context]}
 
 
 def _value(value: object) -> object:

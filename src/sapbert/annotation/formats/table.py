@@ -60,4 +60,9 @@ def _document(item: AnnotatedDocument) -> dict[str, object]:
 
 
 def _text(value: object) -> str:
-    return "|".join(map(str, value)) if isinstance(value, list) else to_text(value)
+    return "|".join(map(_item, value)) if isinstance(value, list) else to_text(value)
+
+
+def _item(value: object) -> str:
+    """Return an item of a list; a trigger as kind, offsets and phrase: `negated:0:2:No`."""
+    return ":".join(map(str, value.values())) if isinstance(value, dict) else str(value)

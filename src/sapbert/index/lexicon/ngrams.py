@@ -60,7 +60,7 @@ class NgramHashes:
         self._inverses = np.cumprod(inverses)
         self._bag = _cumulated(hashes)
         self._order = _cumulated(hashes * np.cumprod(powers))
-        self._breaks = np.cumsum(words.gap == Gap.BREAK)
+        self._breaks = np.cumsum(words.gap >= Gap.COLON)
 
     def by_length(self, longest: int = MAX_WORDS) -> Iterator[Ngrams]:
         """Yield the n-grams inside sentences with 1, 2, … content words."""

@@ -33,10 +33,12 @@ _ASCII_PIECE = re.compile(r"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
 _CJK_CHARACTER = re.compile(rf"[{_CJK}]")
 _STOP_WORDS = frozenset(("of", "the", "in", "a", "an", "s"))
 """Words that do not distinguish names. Not "and", "or" or "with": they join two names as often as one."""
-_SENTENCE_END = re.compile(r"[.!?;:]['\")\]\u201d]*\s|[\n\r\u2028\u2029\u3002\t]|[.!?;:]$")
+_SENTENCE_END = re.compile(r"[.!?;]['\")\]\u201d]*\s|[\n\r\u2028\u2029\u3002\t]|[.!?;]$")
+_LINE_END = re.compile(r"[ \t]*\r?\n[ \t]*")
+"""A line end that may be inside a sentence: it is if a lowercase word follows."""
 _COMMA_OR_BRACKET = re.compile(r"[,()\[\]{}]|\s[-/\u2013\u2014]+\s|\s\W+\s|[.;:!?=<>+*|]")
-_WORD, _CHARACTER = 254, 255
-"""Pieces that are not gaps: words, and Chinese or Japanese characters."""
+_LINE, _WORD, _LOWERCASE, _CHARACTER = 200, 253, 254, 255
+"""Pieces that are no `Gap`: a line end, words, words in lower case, Chinese or Japanese characters."""
 _MAX_CACHED = 1 << 20
 """Distinct pieces that are remembered."""
 
@@ -53,8 +55,10 @@ class Gap(IntEnum):
     COMMA = 3
     """A comma, a bracket or another sign, which a name may contain; or nothing, between characters that are
     words of their own."""
-    BREAK = 4
-    """The end of a sentence, line or text; no name contains it."""
+    COLON = 4
+    """A colon; no name contains it, but the sentence does not end."""
+    BREAK = 5
+    """The end of a sentence, line or text."""
 
 
 def normal_form(word: str) -> str:
@@ -183,12 +187,18 @@ class _Codes(dict[str, int]):
 
 
 def _kind(word: str) -> int:
-    return _CHARACTER if _CJK_CHARACTER.match(word) else _WORD
+    if _CJK_CHARACTER.match(word):
+        return _CHARACTER
+    return _LOWERCASE if word[0].islower() else _WORD
 
 
-def _gap(piece: str) -> Gap:
+def _gap(piece: str) -> int:
+    if _LINE_END.fullmatch(piece):
+        return _LINE
     if _SENTENCE_END.search(piece):
         return Gap.BREAK
+    if ":" in piece:
+        return Gap.COLON
     if _COMMA_OR_BRACKET.search(piece):
         return Gap.COMMA
     return Gap.HYPHEN if piece in ("-", "\u2010", "\u2011") else Gap.SPACE
@@ -214,6 +224,8 @@ def _words(
     # Chinese and Japanese texts have no spaces, so a name may begin after any character.
     character = (gap[word[separated]] == _CHARACTER) | (previous == _CHARACTER)
     before[separated] = np.where(previous >= _WORD, np.where(character, Gap.COMMA, Gap.NONE), previous)
+    inside = gap[word] == _LOWERCASE
+    before = np.where(before == _LINE, np.where(inside, Gap.SPACE, Gap.BREAK), before).astype(np.uint8)
     before[first] = Gap.BREAK
     # "E. coli": a point after a single letter does not end a sentence.
     initial = np.flatnonzero((before[1:] == Gap.BREAK) & ~first[1:]) + 1

@@ -1,0 +1,1 @@
+"""Context of mentions: negated, possible, hypothetical, historical, or about the family; sections."""
