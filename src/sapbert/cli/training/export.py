@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from sapbert.tokens.pooling import Pooling
 
 
+_BLOCK = 16_384
+"""Names read at once."""
+
+
 class ExportFormat(StrEnum):
     """File format of the exported encoder."""
 
     ONNX = "onnx"
     HUGGINGFACE = "huggingface"
+    STATIC = "static"
 
 
 @with_options()
@@ -38,8 +43,15 @@ def export(
     output: Output,
     format: Annotated[
         ExportFormat,
-        typer.Option(help="`huggingface` converts an exported encoder back, to continue training it."),
+        typer.Option(
+            help="`huggingface` converts an exported encoder back, to continue training it. `static` "
+            "converts a flash encoder without pairs of words for sentence-transformers and model2vec."
+        ),
     ] = ExportFormat.ONNX,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Written by `sapbert pairs`: names whose words `--format static` contains."),
+    ] = None,
     pooling: Annotated[
         str | None,
         typer.Option(
@@ -64,8 +76,13 @@ def export(
     from sapbert.defaults import resolve_default
     from sapbert.encoder.exported import is_exported
 
-    forbid_overwriting_input(output.out, model)
+    forbid_overwriting_input(output.out, model, pairs)
     options = bool(pooling or max_length or benchmark)
+    if (format is ExportFormat.STATIC) != (pairs is not None):
+        raise ConfigError("--format static needs --pairs, and --pairs needs --format static")
+    if pairs is not None:
+        _export_static(resolve_default(model, "encoder"), pairs, output)
+        return
     if _is_reranker(model):
         if format is ExportFormat.HUGGINGFACE or options:
             raise ConfigError("a reranker is exported as trained; remove the other options")
@@ -112,6 +129,19 @@ def _export_reranker(source: Path, output: Output) -> None:
     with needing("train"):
         from sapbert.encoder.onnx_export.export import export_reranker
     report_manifest(export_reranker(source, output.out, overwrite=output.overwrite), output)
+
+
+def _export_static(source: Path, pairs: Path, output: Output) -> None:
+    with needing("train"):
+        from sapbert.encoder.flash.static_export import export_static
+    from sapbert.encoder.flash.encoder import FlashEncoder
+    from sapbert.pairs.artifact import Pairs
+
+    names = Pairs.open(pairs).names
+    blocks = (names.span(start, min(start + _BLOCK, len(names))) for start in range(0, len(names), _BLOCK))
+    report_manifest(
+        export_static(FlashEncoder.open(source), blocks, output.out, overwrite=output.overwrite), output
+    )
 
 
 def _restore(source: Path, output: Output) -> None:

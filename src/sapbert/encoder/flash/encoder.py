@@ -137,11 +137,15 @@ class FlashEncoder:
             on_progress=on_progress,
         )
 
-    def _encode_window(self, names: list[str]) -> NDArray[np.float32]:
-        """Encode distinct names.  # (names, dimension)"""
+    def sums(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of names before they are divided by their length.  # (names, dimension)"""
         ids, offsets = features([name[:_MAX_CHARACTERS] for name in names], self._spec)
         rows, places = np.unique(ids, return_inverse=True)
-        sums = sum_rows(self._codes.decode(rows), places, offsets)
+        return sum_rows(self._codes.decode(rows), places, offsets)
+
+    def _encode_window(self, names: list[str]) -> NDArray[np.float32]:
+        """Encode distinct names.  # (names, dimension)"""
+        sums = self.sums(names)
         lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
         if (empty := lengths < _TINY).any():
             sums[empty, 0], lengths[empty] = 1, 1

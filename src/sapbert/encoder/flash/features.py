@@ -122,6 +122,11 @@ def features(names: Sequence[str], spec: FeatureSpec) -> Features:
     return Features(ids, offsets)
 
 
+def words(names: Sequence[str]) -> set[str]:
+    """Return the distinct tokens of all names, without case and accents."""
+    return set(_tokenize(names).text.tobytes().decode("utf-32-le", "surrogatepass").split(" ")) - {""}
+
+
 class _Tokens(NamedTuple):
     """The tokens of all names in one array of characters: a space, a token, a space, …, a space."""
 
