@@ -126,12 +126,12 @@ class Annotator:
 def _masks(table: NameTable, settings: AnnotateSettings) -> FilterMasks:
     """Return what the filters allow; without types, some types of MeSH and all of another vocabulary."""
     if settings.types or not table.types or not set(table.types) <= _MESH_TREES:
-        return filter_masks(table, settings.types, settings.sources, settings.prefixes)
+        return filter_masks(table, settings.types, settings.sources, prefixes=settings.prefixes)
     unwanted = [kind for kind in table.types if kind not in _MESH_TYPES]
     wanted = [kind for kind in table.types if kind in _MESH_TYPES]
     # The top of each tree has no type: "Neoplasms" is as good a concept as those below it.
     has_type = np.diff(table.type_offsets) > 0
-    allowed = filter_masks(table, (), settings.sources, settings.prefixes)
+    allowed = filter_masks(table, (), settings.sources, prefixes=settings.prefixes)
     of_type = filter_masks(table, wanted).concepts if wanted and unwanted else None
     if of_type is None:
         return allowed

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.arrays import Offsets, Texts, damaged, map_array, map_numbers, map_offsets
-from sapbert.curies import canonical_prefix
+from sapbert.curies import canonical_prefix, parse_curie
 from sapbert.errors import ConfigError, suggestion
 from sapbert.hierarchy import Hierarchy
 from sapbert.index.concept_facts import open_definitions, open_hierarchy
@@ -202,18 +202,26 @@ class NameTable:
         sources: Sequence[str] = (),
         kinds: Sequence[str] = (),
         prefixes: Sequence[str] = (),
+        within: Sequence[str] = (),
+        exclude: Sequence[str] = (),
     ) -> Selection | None:
         """Keep concepts with any of `types` and `prefixes`, and names of any of `sources` and `kinds`.
 
-        None without filters. A word that the index does not have is an error, not an empty result.
+        `within` keeps these concepts and those below them, `exclude` the others. None without filters. A word
+        that the index does not have is an error, not an empty result.
         """
-        if not (types or sources or kinds or prefixes):
+        if not (types or sources or kinds or prefixes or within or exclude):
             return None
-        links = np.ones(len(self.link_concepts), np.bool_)
+        concepts = np.ones(len(self.concepts), np.bool_)
         if types:
-            links &= self._has_types(types)[self.link_concepts]
+            concepts &= self._has_types(types)
         if prefixes:
-            links &= self._has_prefixes(prefixes)[self.link_concepts]
+            concepts &= self._has_prefixes(prefixes)
+        if within:
+            concepts &= self._is_within(within)
+        if exclude:
+            concepts &= ~self._is_within(exclude)
+        links = concepts[self.link_concepts]
         if sources:
             links &= _mask(sources, self.sources, "source")[self.link_sources]
         if kinds:
@@ -232,9 +240,30 @@ class NameTable:
             start = self._span_of(prefix).stop
         return prefixes
 
+    def definition(self, concept: int) -> str | None:
+        """Return the definition of a concept, by its number; None if it has none."""
+        return None if self.definitions is None else self.definitions[concept] or None
+
+    def type_codes(self, types: Sequence[str]) -> list[str]:
+        """Return the codes of types that are given by code or label, in any case."""
+        known = {label.casefold(): code for code, label in self.type_labels.items()}
+        return [word if word in self.types else known.get(word.casefold(), word) for word in types]
+
+    def _is_within(self, curies: Sequence[str]) -> NDArray[np.bool_]:
+        """Return for each concept whether it is one of `curies` or below one."""
+        if not self.hierarchy:
+            raise ConfigError(
+                "the index has no parents, so it is not known what is below a concept; read the vocabulary "
+                "and build the index again, if its source has parents"
+            )
+        numbers = self.concepts_of([parse_curie(curie) or curie for curie in curies]).tolist()
+        if -1 in numbers:
+            raise ConfigError(f"the index has no concept {curies[numbers.index(-1)]!r}")
+        return self.hierarchy.within(numbers)
+
     def _has_types(self, types: Sequence[str]) -> NDArray[np.bool_]:
         """Return for each concept whether it has any of `types`."""
-        selected = _mask(types, self.types, "type")
+        selected = _mask(self.type_codes(types), self.types, "type")
         # A cumulative sum instead of `reduceat`, because a concept may have no type.
         before = np.concatenate([[0], np.cumsum(selected[self.type_numbers])])
         has: NDArray[np.bool_] = np.diff(before[self.type_offsets]) > 0

@@ -5,15 +5,16 @@ The field names are the same in Python, in the columns of `sapbert link` and in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 NIL: Final = "NIL"
 """Written instead of a concept identifier if a mention has no candidate."""
 
-MatchedBy = Literal["exact", "words", "dense", "hybrid", "reranked"]
+MatchedBy = Literal["exact", "words", "dense", "hybrid", "reranked", "ancestor"]
 """How a candidate was found: equal after folding, with the same words after stemming (in running text), by
-vectors, by vectors and n-grams, or reordered by a reranker."""
+vectors, by vectors and n-grams, reordered by a reranker, or as an ancestor of candidates that are not sure
+enough (`LinkSettings.back_off`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Candidate:
     name_kind: str = ""
     """Kind of the matched name: synonym, abbreviation, brand, lay, spelling or translation; empty for a name
     of the vocabulary itself."""
+    definition: str | None = field(default=None, repr=False)
+    """Definition of the concept, if the vocabulary has one."""
 
     @property
     def ranking_score(self) -> float:

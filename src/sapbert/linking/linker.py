@@ -23,6 +23,7 @@ from typing import Final, Self
 from sapbert.defaults import DEFAULT, bundled_calibration, bundled_folder, is_default, resolve_default
 from sapbert.errors import ConfigError
 from sapbert.index.name_table import NameTable
+from sapbert.linking.back_off import BACK_OFF_DEPTH, back_off
 from sapbert.linking.calibration.file import Calibration
 from sapbert.linking.candidate import Candidate
 from sapbert.linking.candidate_cache import CandidateCache
@@ -173,7 +174,7 @@ class Linker:
         candidates = self._search(mentions, _with_k(settings, max(settings.k, RERANK_DEPTH)))
         reordered = rerank(self.reranker, mentions, contexts or [""] * len(mentions), candidates)
         calibration = self._calibration_for(settings)
-        return [_finish(candidates, calibration, settings) for candidates in reordered]
+        return [self._finish(candidates, calibration, settings) for candidates in reordered]
 
     def cached(
         self, mentions: Sequence[str], *, k: int | None = None, settings: LinkSettings = DEFAULTS
@@ -217,10 +218,10 @@ class Linker:
         if self.ranker is not None:
             lists = rank_matches(self.ranker, self.name_table, texts, lists, masks)
         # The confidence of the best candidate depends on the score of the second.
-        kept = max(settings.k, 2)
+        kept = max(settings.k, 2 if settings.back_off is None else BACK_OFF_DEPTH)
         calibration = None if self.reranker is not None else self._calibration_for(settings)
         return [
-            _finish([self._candidate(match, masks) for match in matches[:kept]], calibration, settings)
+            self._finish([self._candidate(match, masks) for match in matches[:kept]], calibration, settings)
             for matches in lists
         ]
 
@@ -260,6 +261,7 @@ class Linker:
             "exact" if match.exact else self.search.matched_by,
             match.rank_score,
             name_table.kind_of(row, concept, masks.links) if row >= 0 else "",
+            name_table.definition(concept),
         )
 
     def _applicable(self, calibration: Calibration | None, reranker: Reranker | None) -> Calibration | None:
@@ -275,12 +277,33 @@ class Linker:
     def _calibration_for(self, settings: LinkSettings) -> Calibration | None:
         """Return the calibration if it was fitted with the same value of `exact`."""
         calibration = self.calibration
+        if settings.back_off is not None and (calibration is None or calibration.ranker is None):
+            raise ConfigError("--back-off needs the confidence of every candidate; calibrate with --ranker")
         if calibration is None or calibration.exact == settings.exact:
             return calibration
         if not self._strict:
             return None
         fitted = "exact" if calibration.exact else "no-exact"
         raise ConfigError(f"the calibration was fitted with --{fitted}; use --{fitted}, or calibrate again")
+
+    def _finish(
+        self, candidates: list[Candidate], calibration: Calibration | None, settings: LinkSettings
+    ) -> list[Candidate]:
+        """Add the confidence, back off if requested, apply both thresholds and keep the best k."""
+        if calibration is not None and candidates:
+            confidences = calibration.confidences([candidate.ranking_score for candidate in candidates])
+            candidates = [
+                replace(each, confidence=confidence)
+                for each, confidence in zip(candidates, confidences, strict=True)
+            ]
+            if settings.back_off is not None:
+                allowed = self._masks(settings).concepts
+                candidates = back_off(candidates, self.name_table, settings.back_off, allowed)
+            if (candidates[0].confidence or 0.0) < (calibration.threshold or 0.0):
+                return []
+        if settings.threshold is not None:
+            candidates = [candidate for candidate in candidates if candidate.score >= settings.threshold]
+        return candidates[: settings.k]
 
     def _masks(self, settings: LinkSettings) -> FilterMasks:
         """Return the masks of the filters in `settings`; the last are kept, since computing them is slow."""
@@ -291,23 +314,6 @@ class Linker:
         if masks.rows is not None:
             self._filter = (settings, masks)
         return masks
-
-
-def _finish(
-    candidates: list[Candidate], calibration: Calibration | None, settings: LinkSettings
-) -> list[Candidate]:
-    """Add the confidence, apply both thresholds and keep the best k."""
-    if calibration is not None and candidates:
-        confidences = calibration.confidences([candidate.ranking_score for candidate in candidates])
-        if calibration.threshold is not None and (confidences[0] or 0.0) < calibration.threshold:
-            return []
-        candidates = [
-            replace(each, confidence=confidence)
-            for each, confidence in zip(candidates, confidences, strict=True)
-        ]
-    if settings.threshold is not None:
-        candidates = [candidate for candidate in candidates if candidate.score >= settings.threshold]
-    return candidates[: settings.k]
 
 
 def _read_calibration(
@@ -328,7 +334,14 @@ def _default_ranker(encoder: str) -> FusionRanker | None:
 
 
 def _filters(settings: LinkSettings) -> tuple[tuple[str, ...], ...]:
-    return settings.types, settings.sources, settings.kinds, settings.prefixes
+    return (
+        settings.types,
+        settings.sources,
+        settings.kinds,
+        settings.prefixes,
+        settings.within,
+        settings.exclude,
+    )
 
 
 def _with_k(settings: LinkSettings, k: int | None) -> LinkSettings:

@@ -98,9 +98,13 @@ def filter_masks(
     sources: Sequence[str] = (),
     kinds: Sequence[str] = (),
     prefixes: Sequence[str] = (),
+    within: Sequence[str] = (),
+    exclude: Sequence[str] = (),
 ) -> FilterMasks:
     """Return the masks of these filters."""
-    selection = name_table.select(types=types, sources=sources, kinds=kinds, prefixes=prefixes)
+    selection = name_table.select(
+        types=types, sources=sources, kinds=kinds, prefixes=prefixes, within=within, exclude=exclude
+    )
     if selection is None:
         return FilterMasks(None, None, None, len(name_table))
     concepts = np.zeros(len(name_table.concepts), np.bool_)

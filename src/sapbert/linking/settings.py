@@ -34,8 +34,17 @@ class LinkSettings:
     or translation."""
     prefixes: Annotated[tuple[str, ...], Option(flags=("--prefix",), metavar="PREFIX")] = ()
     """Only concepts whose id has this prefix, such as `mesh`."""
+    within: Annotated[tuple[str, ...], Option(flags=("--within",), metavar="ID")] = ()
+    """Only this concept and those below it."""
+    exclude: Annotated[tuple[str, ...], Option(flags=("--exclude",), metavar="ID")] = ()
+    """Neither this concept nor those below it."""
+    back_off: Annotated[float | None, Option(min=0, max=1, metavar="CONFIDENCE")] = None
+    """If no candidate has this confidence, answer with the closest ancestor that has; the confidences of the
+    candidates below it add up. Needs a calibration with a ranker."""
 
     def __post_init__(self) -> None:
+        if self.back_off is not None and not 0 <= self.back_off <= 1:
+            raise ConfigError(f"back_off is a confidence between 0 and 1, got {self.back_off}")
         if not isinstance(self.k, Integral) or not 1 <= self.k <= MAX_K:
             raise ConfigError(f"k is a whole number from 1 to {MAX_K:,}, got {self.k}")
         if self.threshold is not None and not -1 <= self.threshold <= 1:

@@ -36,7 +36,10 @@ _JUSTIFICATIONS = {
     "dense": "semapv:SemanticSimilarityThresholdMatching",
     "hybrid": "semapv:CompositeMatching",
     "reranked": "semapv:CompositeMatching",
+    "ancestor": "semapv:CompositeMatching",
 }
+_PREDICATES = {"exact": "skos:exactMatch", "ancestor": "skos:broadMatch"}
+"""Predicates of candidates that are not only close."""
 _NO_TERM = "sssom:NoTermFound"
 _SOURCE = "sapbert.index"
 _LICENSE = "https://w3id.org/sssom/license/unspecified"
@@ -86,7 +89,7 @@ class SssomFormat:
 
     def _object(self, candidate: Candidate, source: str) -> tuple[object, ...]:
         return (
-            "skos:exactMatch" if candidate.matched_by == "exact" else "skos:closeMatch",
+            _PREDICATES.get(candidate.matched_by, "skos:closeMatch"),
             candidate.concept_id,
             candidate.preferred_name,
             _JUSTIFICATIONS[candidate.matched_by],
