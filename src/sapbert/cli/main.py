@@ -35,6 +35,7 @@ _COMMANDS = {
     "calibrate": "linking",
     "benchmark": "evaluation",
     "evaluate": "evaluation",
+    "score": "evaluation",
     "compare": "evaluation",
     "errors": "evaluation",
     "reproduce": "evaluation",

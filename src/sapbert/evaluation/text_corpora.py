@@ -15,14 +15,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from time import process_time
+from typing import Any, NamedTuple
 
 from sapbert.annotation.annotation import Annotation
+from sapbert.annotation.annotator import Annotator
 from sapbert.annotation.input.pubtator import Document
 from sapbert.curies import parse_curie
 from sapbert.index.name_table import NameTable
 
 LEVELS = ("strict", "relaxed", "document")
+_LAYERS: dict[str, tuple[str, ...] | None] = {"exact": ("exact",), "words": ("exact", "words"), "all": None}
 _MAX_DIFFERENCE = 1
 _SEPARATOR = re.compile(r"[|+,;]")
 _MESH, _OMIM = re.compile(r"[CD]\d+"), re.compile(r"\d+")
@@ -142,3 +145,58 @@ def total(counts: Iterable[dict[str, Counts]]) -> dict[str, Counts]:
     for document in counts:
         sums = {level: sums[level] + document[level] for level in LEVELS}
     return sums
+
+
+@dataclass(frozen=True, slots=True)
+class TextEvaluation:
+    """Accuracy and speed of an annotator on a corpus."""
+
+    documents: int
+    mentions: int
+    """Gold mentions with a concept."""
+    scores: dict[str, dict[str, Counts]]
+    """Layer (`exact`: equal spelling; `words`: also other forms; `all`) → level → counts."""
+    cpu_seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return precision, recall and F1 by layer and level."""
+        return {
+            "documents": self.documents,
+            "mentions": self.mentions,
+            "documents_per_cpu_second": round(self.documents / max(self.cpu_seconds, 1e-9)),
+            "scores": {
+                layer: {
+                    level: {
+                        "precision": round(counts.precision, 4),
+                        "recall": round(counts.recall, 4),
+                        "f1": round(counts.f1, 4),
+                    }
+                    for level, counts in levels.items()
+                }
+                for layer, levels in self.scores.items()
+            },
+        }
+
+
+def evaluate_texts(
+    documents: Iterable[Document],
+    annotator: Annotator,
+    *,
+    types: Collection[str] = (),
+    prefix: str | None = None,
+) -> TextEvaluation:
+    """Annotate the texts of a corpus and compare with its gold mentions of these types."""
+    corpus = list(documents)
+    table = annotator.linker.name_table
+    gold = [gold_mentions(one, types=types, prefix=prefix, name_table=table) for one in corpus]
+    start = process_time()
+    found = annotator.annotate([document.text for document in corpus])
+    seconds = process_time() - start
+    scores = {
+        layer: total(
+            compare(mentions, [one for one in result.annotations if kinds is None or one.matched_by in kinds])
+            for mentions, result in zip(gold, found, strict=True)
+        )
+        for layer, kinds in _LAYERS.items()
+    }
+    return TextEvaluation(len(corpus), sum(map(len, gold)), scores, seconds)
