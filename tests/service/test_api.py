@@ -234,11 +234,11 @@ def test_an_error_midway_is_the_last_line_of_a_stream(
     work = bench.service.batcher.submit
     seen = []
 
-    async def fail_later(*arguments: Any) -> Any:
+    async def fail_later(*arguments: Any, **options: Any) -> Any:
         seen.append(arguments)
         if len(seen) > 1:
             raise TimeoutError
-        return await work(*arguments)
+        return await work(*arguments, **options)
 
     monkeypatch.setattr(bench.service.batcher, "submit", fail_later)
     body = {"mentions": [f"warm {number}" for number in range(100)]}

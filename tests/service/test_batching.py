@@ -89,8 +89,8 @@ def test_a_batch_is_bounded_unless_a_single_request_is_larger() -> None:
         await asyncio.gather(first, *tasks)
 
     run(scenario)
-    assert [len(batch) for batch in worker.batches] == [1, BATCH_SIZE + 1, 64, 40]
-    assert set(worker.batches[2]) == {"b", "d"}
+    assert [len(batch) for batch in worker.batches] == [1, 64, 40, BATCH_SIZE + 1]
+    assert set(worker.batches[1]) == {"b", "d"}
 
 
 def test_a_failing_request_does_not_fail_the_others_of_its_batch() -> None:
@@ -127,25 +127,81 @@ def test_cancelled_requests_are_skipped() -> None:
     assert worker.batches == [["first"], ["stays"]]
 
 
-def test_a_new_request_is_refused_if_too_many_are_queued() -> None:
+def test_a_single_mention_passes_many_lists() -> None:
     worker = Worker()
-    worker.may.clear()
 
     async def scenario(batcher: Batcher) -> None:
-        tasks = [asyncio.ensure_future(batcher.submit("k", ["a", "b"], worker)) for _ in range(3)]
-        while not worker.batches:
-            await asyncio.sleep(0)
-        waiting = asyncio.ensure_future(batcher.submit("k", ["c", "d"], worker))
+        first = await occupy(batcher, worker)
+        lists = [
+            asyncio.ensure_future(
+                batcher.submit(f"{number % 2}", ["list"] * BATCH_SIZE, worker, client=f"{number // 2}")
+            )
+            for number in range(40)
+        ]
+        singles = [
+            asyncio.ensure_future(batcher.submit("k", ["single"], worker, client=client))
+            for client in ("0", "new")
+        ]
         await asyncio.sleep(0)
-        batcher.require_capacity(3)
-        with pytest.raises(HTTPException) as refusal:
-            batcher.require_capacity(2)
-        assert refusal.value.status_code == 503
         worker.may.set()
-        await asyncio.gather(waiting, *tasks)
-        assert batcher.waiting == 0
+        await asyncio.gather(first, *lists, *singles)
 
     run(scenario)
+    assert worker.batches[1] == ["single", "single"]
+
+
+class Clock:
+    """A clock that tests set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_request_is_refused_if_its_expected_wait_is_too_long() -> None:
+    worker, clock = Worker(), Clock()
+
+    async def scenario() -> None:
+        batcher = Batcher(on_batch=lambda _: None, clock=clock)
+        assert batcher.expected_wait() == 0
+        # 92 mentions and the overhead of a batch take 10 seconds: 0.1 seconds each.
+        first = asyncio.ensure_future(batcher.submit("k", ["a"] * 92, worker))
+        await occupied(worker)
+        clock.now += 10
+        worker.may.set()
+        await first
+        assert batcher.expected_wait() == 0
+
+        worker.may.clear()
+        worker.batches.clear()
+        running = asyncio.ensure_future(batcher.submit("k", ["a"] * 12, worker))
+        await occupied(worker)
+        assert batcher.expected_wait() == 0
+        queued = [
+            asyncio.ensure_future(batcher.submit("k", ["b"] * 50, worker, client=name)) for name in "xy"
+        ]
+        await asyncio.sleep(0)
+        assert batcher.waiting == 100
+        # A list waits for both of the others, a single mention for neither.
+        assert batcher.expected_wait("z", 64) == pytest.approx(11.6)
+        assert batcher.expected_wait("z", 1) < 2
+        batcher.require_capacity(2, "z", 1)
+        with pytest.raises(HTTPException) as refusal:
+            batcher.require_capacity(2, "z", 64)
+        assert refusal.value.status_code == 503
+        assert refusal.value.headers == {"Retry-After": "12"}
+        worker.may.set()
+        await asyncio.gather(running, *queued)
+        assert batcher.waiting == 0
+        batcher.close()
+
+    async def occupied(worker: Worker) -> None:
+        while not worker.batches:
+            await asyncio.sleep(0)
+
+    worker.may.clear()
+    asyncio.run(scenario())
 
 
 def test_a_function_can_be_called_on_the_linking_thread() -> None:

@@ -230,7 +230,7 @@ async def ready(request: Request, response: Response) -> Status:
     """Answer 200 while the service accepts requests, 503 while it is overloaded."""
     context = request_context(request)
     limits, service = context.state.settings.limits, context.service
-    if service.batcher.waiting >= limits.queued_mentions or service.in_flight >= limits.requests:
+    if service.batcher.expected_wait() > limits.queue_seconds or service.in_flight >= limits.requests:
         response.status_code = 503
         return Status(status="busy")
     return Status(status="ok")

@@ -58,17 +58,20 @@ async def link(
         if cached is not None:
             context.service.metrics.count_mentions(len(chunk), cached=True)
             yield [candidate_rows(served, answer) for answer in cached]
+            await asyncio.sleep(0)  # other requests may be waiting for the event loop
             continue
         if start == 0:
-            batcher.require_capacity(limits.queued_mentions)
-        yield list(await _with_timeout(context, batcher.submit((served, k, settings), chunk, link_batch)))
+            batcher.require_capacity(limits.queue_seconds, context.client, len(chunk))
+        job = batcher.submit((served, k, settings), chunk, link_batch, client=context.client)
+        yield list(await _with_timeout(context, job))
 
 
 async def call(context: RequestContext, served: ServedLinker, function: Callable[[], _Result]) -> _Result:
     """Run a function on the linking thread and return its result; it counts as one mention."""
     context.record_mentions(served.name, [""])
-    context.service.batcher.require_capacity(context.state.settings.limits.queued_mentions)
-    return await _with_timeout(context, context.service.batcher.call(function))
+    batcher = context.service.batcher
+    batcher.require_capacity(context.state.settings.limits.queue_seconds, context.client)
+    return await _with_timeout(context, batcher.call(function, client=context.client))
 
 
 def candidate_rows(served: ServedLinker, candidates: Sequence[Candidate]) -> list[Row]:

@@ -65,8 +65,8 @@ class Limits:
     """Length of a mention; 422 above."""
     requests: int = 256
     """Concurrent requests; 503 above."""
-    queued_mentions: int = 2_048
-    """Mentions waiting for the encoder; 503 if as many are waiting when a request arrives."""
+    queue_seconds: float = 2.0
+    """Expected wait for the encoder when a request arrives; 503 above."""
     seconds: float = 30.0
     """Timeout for the encoder, for a body to arrive, and for a client to read."""
 

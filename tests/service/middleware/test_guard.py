@@ -131,7 +131,7 @@ def test_linking_stops_when_the_client_disconnects(
     bench = make_bench(served={"new": fresh(linkers["disease"])})
     cancelled: list[bool] = []
 
-    async def never(*_asked: Any) -> Any:
+    async def never(*_asked: Any, **_options: Any) -> Any:
         try:
             await asyncio.Future()
         except asyncio.CancelledError:
@@ -181,16 +181,37 @@ def test_the_total_size_of_bodies_in_memory_is_limited(make_bench: MakeBench) ->
     assert bench.service.buffered_bytes == 0
 
 
-def test_a_request_is_refused_if_too_many_mentions_are_queued(
+def test_a_request_is_refused_if_its_expected_wait_is_too_long(
     make_bench: MakeBench, linkers: dict[str, Linker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = make_bench(limits=Limits(queued_mentions=5), served={"new": fresh(linkers["disease"])})
-    monkeypatch.setattr(type(bench.service.batcher), "waiting", 5)
+    bench = make_bench(limits=Limits(queue_seconds=5), served={"new": fresh(linkers["disease"])})
+    monkeypatch.setattr(bench.service.batcher, "expected_wait", lambda *_: 7.4)
 
     refusal = bench.client.post("/v1/link", json=ASKED)
-    assert error_of(refusal, 503) == "too many mentions are waiting; try again"
-    assert refusal.headers["retry-after"] == "1"
+    assert error_of(refusal, 503) == "the expected wait is 7 seconds; try again later"
+    assert refusal.headers["retry-after"] == "8"
     assert error_of(bench.client.get("/v1/concepts/mesh:D1"), 503)
+    assert bench.client.get("/v1/ready").json() == {"status": "busy"}
+    bench.service.in_flight = 10**6
+    assert bench.client.post("/v1/link", json=ASKED).headers["retry-after"] == "8"
+
+
+@pytest.mark.parametrize("with_keys", [False, True])
+def test_work_counts_to_the_key_or_else_to_the_connection(
+    make_bench: MakeBench, linkers: dict[str, Linker], key: str, with_keys: bool
+) -> None:
+    bench = with_key(make_bench, key) if with_keys else make_bench(served={"new": fresh(linkers["disease"])})
+    clients: list[Any] = []
+    require_capacity = bench.service.batcher.require_capacity
+
+    def record(seconds: float, client: Any, size: int = 1) -> None:
+        clients.append((client, size))
+        require_capacity(seconds, client, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.service.batcher, "require_capacity", record)
+        bench.client.get("/v1/search?prefix=c", headers=bearer(key))
+    assert clients == [("alice" if with_keys else ("testclient", 50000), 1)]
 
 
 def test_linking_that_takes_too_long_times_out(
@@ -198,7 +219,7 @@ def test_linking_that_takes_too_long_times_out(
 ) -> None:
     bench = make_bench(limits=Limits(seconds=0.01), served={"new": fresh(linkers["disease"])})
 
-    async def never(*_asked: Any) -> Any:
+    async def never(*_asked: Any, **_options: Any) -> Any:
         await asyncio.Future()
 
     monkeypatch.setattr(bench.service.batcher, "submit", never)

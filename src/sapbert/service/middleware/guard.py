@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 import uuid
 from collections.abc import Hashable, Iterator, Sequence
@@ -74,6 +75,11 @@ class RequestContext:
     status: int = _CLIENT_CLOSED
     body_bytes: int = 0
     """Size of the part of the body that has arrived."""
+
+    @property
+    def client(self) -> Hashable:
+        """To whom its work counts in the queue: the key, or else the connection."""
+        return self.connection if self.key is None else self.key
 
     def record_mentions(self, linker: str, mentions: Sequence[str]) -> None:
         """Record mentions for the log and the metrics, and charge them to the key."""
@@ -148,7 +154,8 @@ class Guard:
 
     def _require_slot(self, context: RequestContext) -> None:
         if self._service.in_flight >= context.state.settings.limits.requests:
-            raise http_error(503, "too many requests at once; try again", retry_after=1)
+            wait = max(1, math.ceil(self._service.batcher.expected_wait()))
+            raise http_error(503, "too many requests at once; try again", retry_after=wait)
 
     @contextmanager
     def _slot(self, context: RequestContext) -> Iterator[None]:
