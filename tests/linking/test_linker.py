@@ -78,6 +78,23 @@ def test_a_candidate_has_the_kind_of_its_matched_name(tmp_path: Path) -> None:
     assert (own.matched_by, own.name_kind) == ("dense", "")
 
 
+def test_preferred_names_are_in_the_requested_language_if_there_are_any(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        ("x:1", "fever", "M", "en", "1"),
+        ("x:1", "Fieber", "O", "de", "1", "translation"),
+        ("x:1", "Temperatur", "O", "de", "0", "translation"),
+        ("x:2", "fever dream", "M", "en", "1"),
+    ]
+    linker = bench_of(tmp_path, rows, None, NgramEncoder(256)).linker
+
+    [answer] = linker.link(["fever"], k=2, settings=LinkSettings(language="de"))
+    assert [candidate.preferred_name for candidate in answer] == ["Fieber", "fever dream"]
+    [answer] = linker.link(["fever"], k=2)
+    assert [candidate.preferred_name for candidate in answer] == ["fever", "fever dream"]
+    with pytest.raises(ConfigError, match="the index has no language 'fi'; it has de, en"):
+        linker.link(["fever"], settings=LinkSettings(language="fi"))
+
+
 def test_without_exact_all_candidates_come_from_the_encoder(linker: Linker) -> None:
     [answer] = linker.link(["cold"], k=2, settings=LinkSettings(exact=False))
 

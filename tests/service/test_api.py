@@ -261,9 +261,9 @@ def test_a_concept_is_shown_with_its_names_and_neighbours(client: TestClient) ->
 
     assert (result["concept_id"], result["types"], result["sources"]) == ("mesh:D1", ["T047"], ["MSH", "NCI"])
     assert result["names"] == [
-        {"name": "Cardiac infarction", "sources": ["MSH"]},
-        {"name": "Heart attack", "sources": ["MSH"]},
-        {"name": "Myocardial infarction", "sources": ["NCI"]},
+        {"name": "Cardiac infarction", "sources": ["MSH"], "kind": "", "languages": ["en"]},
+        {"name": "Heart attack", "sources": ["MSH"], "kind": "", "languages": ["en"]},
+        {"name": "Myocardial infarction", "sources": ["NCI"], "kind": "", "languages": ["en"]},
     ]
     assert (result["name_count"], result["aliases"]) == (3, ["mesh:D9"])
     assert len(result["neighbours"]) == 2

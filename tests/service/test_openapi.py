@@ -83,7 +83,7 @@ def test_documented_bounds_match_the_schema(client: TestClient) -> None:
     assert documented() == {
         "`k` of a link request": (link["k"]["minimum"], link["k"]["maximum"]),
         "mentions times `k`, unless streamed": (1, MAX_UNSTREAMED_CANDIDATES),
-        "`types`, `sources` or `prefixes`": (0, *max_values),
+        "`types`, `sources`, `kinds` or `prefixes`": (0, *max_values),
         "`names` of a map": (drawn["names"]["minimum"], drawn["names"]["maximum"]),
         "`limit` of a search": (search["limit"]["minimum"], search["limit"]["maximum"]),
         "characters of a search `prefix`": (search["prefix"]["minLength"], search["prefix"]["maxLength"]),

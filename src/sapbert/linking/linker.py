@@ -20,6 +20,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sapbert.defaults import DEFAULT, bundled_calibration, bundled_folder, is_default, resolve_default
 from sapbert.errors import ConfigError
 from sapbert.index.name_table import NameTable
@@ -86,6 +89,7 @@ class Linker:
         """Labelled mentions as spelled, by folded text and concept number."""
         self._cache = CandidateCache()
         self._filter: tuple[LinkSettings, FilterMasks] | None = None
+        self._rows_by_language: dict[str, NDArray[np.int64]] = {}
         self._lock = Lock()
 
     @classmethod
@@ -217,11 +221,14 @@ class Linker:
         lists = self.matches(texts, self._depth(settings), exact=settings.exact, masks=masks)
         if self.ranker is not None:
             lists = rank_matches(self.ranker, self.name_table, texts, lists, masks)
+        labels = self._labels(settings.language)
         # The confidence of the best candidate depends on the score of the second.
         kept = max(settings.k, 2 if settings.back_off is None else BACK_OFF_DEPTH)
         calibration = None if self.reranker is not None else self._calibration_for(settings)
         return [
-            self._finish([self._candidate(match, masks) for match in matches[:kept]], calibration, settings)
+            self._finish(
+                [self._candidate(match, masks, labels) for match in matches[:kept]], calibration, settings
+            )
             for matches in lists
         ]
 
@@ -250,11 +257,20 @@ class Linker:
         vectors = self.encoder.encode([text[:_MAX_ENCODED] for text in texts])
         return nearest_concepts(self.search, self.name_table, texts, vectors, k, masks)
 
-    def _candidate(self, match: Match, masks: FilterMasks) -> Candidate:
+    def _labels(self, language: str | None) -> NDArray[np.int64] | None:
+        """Return the row of the preferred name of each concept in a language, -1 if it has none."""
+        if language is None:
+            return None
+        if language not in self._rows_by_language:
+            self._rows_by_language[language] = self.name_table.preferred_rows(language)
+        return self._rows_by_language[language]
+
+    def _candidate(self, match: Match, masks: FilterMasks, labels: NDArray[np.int64] | None) -> Candidate:
         name_table, concept, row = self.name_table, match.concept, match.row
+        label = -1 if labels is None else int(labels[concept])
         return Candidate(
             name_table.concepts[concept],
-            name_table.preferred[concept],
+            name_table.texts[label] if label >= 0 else name_table.preferred[concept],
             name_table.texts[row] if row >= 0 else match.added,
             match.score,
             None,

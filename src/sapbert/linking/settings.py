@@ -41,6 +41,8 @@ class LinkSettings:
     back_off: Annotated[float | None, Option(min=0, max=1, metavar="CONFIDENCE")] = None
     """If no candidate has this confidence, answer with the closest ancestor that has; the confidences of the
     candidates below it add up. Needs a calibration with a ranker."""
+    language: Annotated[str | None, Option(metavar="CODE", default="that of the vocabulary")] = None
+    """Language of preferred_name (ISO 639-1, such as `es`), if the vocabulary has a preferred name in it."""
 
     def __post_init__(self) -> None:
         if self.back_off is not None and not 0 <= self.back_off <= 1:

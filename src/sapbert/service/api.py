@@ -86,6 +86,7 @@ async def link_mentions(body: LinkRequest, request: Request, linker: LinkerName 
         sources=tuple(body.sources),
         kinds=tuple(body.kinds),
         prefixes=tuple(body.prefixes),
+        language=body.language,
     )
     streamed = NDJSON in request.headers.get("accept", "")
     if not streamed and len(body.mentions) * body.k > MAX_UNSTREAMED_CANDIDATES:

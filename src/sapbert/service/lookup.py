@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +32,10 @@ _MAX_SCANNED = 10_000
 
 
 class ConceptNames(NamedTuple):
-    """The rows of the name table that name a concept, in order, and the source numbers of each."""
+    """The rows of the name table that name a concept, in order, and the links of each to the concept."""
 
     rows: list[int]
-    sources: list[list[int]]
+    links: list[list[int]]
 
 
 def concept_names(served: ServedLinker, concepts: Sequence[int]) -> list[ConceptNames]:
@@ -43,34 +43,36 @@ def concept_names(served: ServedLinker, concepts: Sequence[int]) -> list[Concept
     name_table = served.linker.name_table
     links = np.flatnonzero(np.isin(name_table.link_concepts, np.array(concepts, np.int32)))
     rows = np.searchsorted(name_table.link_offsets, links, side="right") - 1
-    # A name of one source in several languages has several links.
-    by_concept: dict[int, dict[int, dict[int, None]]] = {number: {} for number in concepts}
-    linked, sources = name_table.link_concepts[links].tolist(), name_table.link_sources[links].tolist()
-    for concept, row, source in zip(linked, rows.tolist(), sources, strict=True):
-        by_concept[concept].setdefault(row, {})[source] = None
-    return [
-        ConceptNames(list(by_concept[number]), list(map(list, by_concept[number].values())))
-        for number in concepts
-    ]
+    by_concept: dict[int, dict[int, list[int]]] = {number: {} for number in concepts}
+    linked = name_table.link_concepts[links].tolist()
+    for concept, row, link in zip(linked, rows.tolist(), links.tolist(), strict=True):
+        by_concept[concept].setdefault(row, []).append(link)
+    return [ConceptNames(list(by_concept[number]), list(by_concept[number].values())) for number in concepts]
+
+
+def distinct_words(words: Sequence[str], numbers: NDArray[np.integer[Any]]) -> list[str]:
+    """Return the words that `numbers` stand for, each once, without the empty one."""
+    return [words[number] for number in dict.fromkeys(numbers.tolist()) if words[number]]
 
 
 def describe_concept(served: ServedLinker, number: int, *, neighbours: int) -> Concept:
     """Return the names, types, sources and nearest concepts of a concept."""
     name_table = served.linker.name_table
     [named] = concept_names(served, [number])
-    sources = [
-        [name_table.sources[source] for source in numbers if name_table.sources[source]]
-        for numbers in named.sources
-    ]
     names = [
-        Name(name=name_table.texts[row], sources=row_sources)
-        for row, row_sources in zip(named.rows, sources, strict=True)
+        Name(
+            name=name_table.texts[row],
+            sources=distinct_words(name_table.sources, name_table.link_sources[links]),
+            kind=name_table.kind_of(row, number),
+            languages=distinct_words(name_table.languages, name_table.link_languages[links]),
+        )
+        for row, links in zip(named.rows, named.links, strict=True)
     ]
     return Concept(
         concept_id=name_table.concepts[number],
         preferred_name=name_table.preferred[number],
         types=served.types_of(number),
-        sources=sorted({source for row_sources in sources for source in row_sources}),
+        sources=sorted({source for name in names for source in name.sources}),
         aliases=aliases_of(served, number),
         names=names[:MAX_NAMES],
         name_count=len(names),

@@ -84,6 +84,10 @@ class LinkOptions(_Request):
         FilterValues,
         Field(description="Only concepts whose identifier has one of these prefixes, such as mesh."),
     ] = []
+    language: Annotated[
+        FilterValue | None,
+        Field(description="Language of preferred_name, such as es, for concepts that have a name in it."),
+    ] = None
 
 
 class LinkRequest(LinkOptions):
@@ -163,6 +167,8 @@ class Name(BaseModel):
 
     name: str
     sources: list[str]
+    kind: Annotated[str, Field(description="As name_kind of a candidate.")]
+    languages: Annotated[list[str], Field(description="ISO 639-1.")]
 
 
 class Neighbour(BaseModel):

@@ -126,6 +126,15 @@ def test_a_similarity_is_never_negative() -> None:
     assert row["similarity_score"] == "0.0"
 
 
+def test_sssom_contains_the_kind_of_the_matched_name_and_the_language_of_labels() -> None:
+    spanish = SssomFormat(("x",), "f00d", "{}", language="es")
+    brand = Candidate("x:1", "b", "B", 0.5, None, "dense", name_kind="brand")
+    [row] = written(spanish, [LinkedMention(1, "a", {}, [brand])], delimiter="\t")
+
+    assert row["comment"] == "name_kind: brand"
+    assert "# comment: object_label is in es if" in spanish.header()
+
+
 def test_an_empty_mention_has_no_mapping() -> None:
     assert SssomFormat(("x",), "f00d", "{}").rows([LinkedMention(1, " ", {}, [])]) == ""
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,10 +13,14 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from sapbert.linking.linker import Linker
+from sapbert.service.linkers import ServedLinker
 from sapbert.service.middleware.keys import make_key
+from sapbert.service.reconciliation.protocol import ExtendedProperty, ExtensionRequest, extend
 from sapbert.service.reconciliation.routes import MAX_BATCH
 from sapbert.service.settings import KeySettings, Limits
 from sapbert.version import __version__
+from tests.index.conftest import NgramEncoder, Row
+from tests.linking.conftest import bench_of
 from tests.service import schemas
 from tests.service.conftest import MakeBench, error_of
 
@@ -282,6 +287,19 @@ def test_types_and_properties_are_suggested(client: TestClient) -> None:
     assert ids(suggested(client, "type", prefix="t0")) == ["T033", "T047"]
     assert ids(suggested(client, "property", prefix="sour")) == ["source"]
     assert ids(suggested(client, "property", prefix="name")) == ["preferred_name", "name"]
+
+
+def test_data_is_extended_with_preferred_names_in_each_language(tmp_path: Path) -> None:
+    rows: list[Row] = [("x:1", "fever", "M", "en", "1"), ("x:1", "Fieber", "O", "de", "1", "translation")]
+    served = ServedLinker("x", "x", bench_of(tmp_path, rows, None, NgramEncoder(256)).linker)
+    properties = [ExtendedProperty(id="preferred_name@de"), ExtendedProperty(id="preferred_name@en")]
+
+    answer = extend(served, ExtensionRequest(ids=["x:1"], properties=properties))
+
+    assert [each["name"] for each in answer["meta"]] == ["preferred name (de)", "preferred name (en)"]
+    assert answer["rows"]["x:1"] == {
+        "preferred_name@de": [{"str": "Fieber"}], "preferred_name@en": [{"str": "fever"}]
+    }  # fmt: skip
 
 
 def test_data_is_extended_with_properties_of_concepts(client: TestClient) -> None:

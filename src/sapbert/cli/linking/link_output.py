@@ -88,7 +88,8 @@ class Task(NamedTuple):
             self.linker.name_table.prefixes()
         )
         if self.kind == LinkFormat.SSSOM:
-            return SssomFormat(prefixes, self.linker.fingerprint, json.dumps(self.job))
+            language = self.settings.language
+            return SssomFormat(prefixes, self.linker.fingerprint, json.dumps(self.job), language)
         return UsagiFormat(self.source.columns, self.source.column, prefixes)
 
 

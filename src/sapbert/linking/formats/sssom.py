@@ -29,6 +29,7 @@ _COLUMNS = (
     "similarity_score",
     "similarity_measure",
     "match_string",
+    "comment",
 )
 _JUSTIFICATIONS = {
     "exact": "semapv:LexicalMatching",
@@ -55,6 +56,8 @@ class SssomFormat:
     """Fingerprint of the index."""
     job: str
     """Settings of the job as JSON: mapping sets made with equal settings get the same identifier."""
+    language: str | None = None
+    """Language of `object_label`, for concepts that have a preferred name in it."""
 
     def header(self) -> str:
         """Return the metadata and the column names."""
@@ -64,6 +67,11 @@ class SssomFormat:
             f"license: {_LICENSE}",
             "mapping_tool: sapbert",
             f'mapping_tool_version: "{__version__}"',
+            *(
+                f"comment: object_label is in {code} if there is such a name"
+                for code in [self.language]
+                if code
+            ),
             "curie_map:",
             f'  {_SOURCE}: "urn:sapbert:index:"',
             # Bioregistry resolves the prefixes of all vocabularies, or lets users register them.
@@ -83,7 +91,7 @@ class SssomFormat:
         source = f"{_SOURCE}:{self.fingerprint}"
         if not linked.candidates:
             justification = "semapv:SemanticSimilarityThresholdMatching"
-            yield (label, "rdfs literal", "skos:exactMatch", _NO_TERM, "", justification, source, *[""] * 4)
+            yield (label, "rdfs literal", "skos:exactMatch", _NO_TERM, "", justification, source, *[""] * 5)
         for candidate in linked.candidates:
             yield (label, "rdfs literal", *self._object(candidate, source))
 
@@ -99,4 +107,6 @@ class SssomFormat:
             min(max(candidate.score, 0.0), 1.0),
             "cosine",
             candidate.matched_name,
+            # SSSOM has no slot for the kind of a name.
+            candidate.name_kind and f"name_kind: {candidate.name_kind}",
         )

@@ -205,6 +205,17 @@ def suggest_concepts(
     ]
 
 
+def properties(served: ServedLinker) -> dict[str, str]:
+    """Return the properties for data extension, with their titles: `PROPERTIES`, and a label per language."""
+    languages = [code for code in served.linker.name_table.languages if code]
+    labels = {_label_property(code): f"preferred name ({code})" for code in languages if len(languages) > 1}
+    return PROPERTIES | labels
+
+
+def _label_property(language: str) -> str:
+    return f"preferred_name@{language}"
+
+
 def extend(served: ServedLinker, body: ExtensionRequest) -> dict[str, Any]:
     """Return the requested properties of concepts; those of an unknown concept are empty."""
     numbers = {curie: served.concept_number(curie) for curie in body.ids}
@@ -213,12 +224,13 @@ def extend(served: ServedLinker, body: ExtensionRequest) -> dict[str, Any]:
         number: _property_values(served, number, names)
         for number, names in zip(known, lookup.concept_names(served, known), strict=True)
     }
-    properties = [requested.id for requested in body.properties]
+    titles = properties(served)
+    requested = [each.id for each in body.properties]
     return {
-        "meta": [{"id": pid, "name": PROPERTIES.get(pid, pid)} for pid in properties],
+        "meta": [{"id": pid, "name": titles.get(pid, pid)} for pid in requested],
         "rows": {
             curie: {
-                pid: [{"str": value} for value in values.get(number, {}).get(pid, ())] for pid in properties
+                pid: [{"str": value} for value in values.get(number, {}).get(pid, ())] for pid in requested
             }
             for curie, number in numbers.items()
         },
@@ -227,11 +239,17 @@ def extend(served: ServedLinker, body: ExtensionRequest) -> dict[str, Any]:
 
 def _property_values(served: ServedLinker, number: int, names: lookup.ConceptNames) -> dict[str, list[str]]:
     name_table = served.linker.name_table
-    sources = sorted({name_table.sources[source] for row in names.sources for source in row} - {""})
+    links = [link for row in names.links for link in row]
     return {
         "preferred_name": [name_table.preferred[number]],
         "name": [name_table.texts[row] for row in names.rows[: lookup.MAX_NAMES]],
         "type": served.types_of(number),
-        "source": sources,
+        "source": sorted(lookup.distinct_words(name_table.sources, name_table.link_sources[links])),
         "alias": lookup.aliases_of(served, number),
+        **{
+            _label_property(name_table.languages[name_table.link_languages[link]]): [name_table.texts[row]]
+            for row, row_links in zip(names.rows, names.links, strict=True)
+            for link in row_links
+            if name_table.link_preferred[link]
+        },
     }

@@ -26,11 +26,11 @@ from sapbert.service.middleware.limits import http_error
 from sapbert.service.reconciliation import preview
 from sapbert.service.reconciliation.protocol import (
     EXTENSION,
-    PROPERTIES,
     QUERY_BATCH,
     EntityQuery,
     ExtensionRequest,
     extend,
+    properties,
     reconcile,
     suggest_concepts,
 )
@@ -118,8 +118,8 @@ async def suggest_type(request: Request, linker: str, prefix: Text, cursor: Curs
 @router.get("/{linker}/suggest/property")
 async def suggest_property(request: Request, linker: str, prefix: Text, cursor: Cursor = 0) -> Any:
     """Suggest properties that contain a text."""
-    request_context(request).state.linker(linker)
-    return {"result": _suggestions(PROPERTIES, prefix, cursor)}
+    served = request_context(request).state.linker(linker)
+    return {"result": _suggestions(properties(served), prefix, cursor)}
 
 
 @router.get("/{linker}/properties")
@@ -127,8 +127,8 @@ async def propose_properties(
     request: Request, linker: str, type: Text = "", limit: Annotated[int, Query(ge=1)] = MAX_BATCH
 ) -> Any:
     """Propose properties for data extension; they are the same for all types."""
-    request_context(request).state.linker(linker)
-    proposed = [{"id": pid, "name": name} for pid, name in PROPERTIES.items()]
+    served = request_context(request).state.linker(linker)
+    proposed = [{"id": pid, "name": name} for pid, name in properties(served).items()]
     return {"type": type, "limit": limit, "properties": proposed[:limit]}
 
 
