@@ -106,8 +106,7 @@ def features(names: Sequence[str], spec: FeatureSpec) -> Features:
     """Return the features of each name. A name without letters and digits has none."""
     tokens = _tokenize(names)
     parts = [
-        (start, *_hashes(tokens, table, number))
-        for number, (table, start) in enumerate(zip(spec.tables, spec.starts(), strict=True))
+        (start, *_hashes(tokens, table)) for table, start in zip(spec.tables, spec.starts(), strict=True)
     ]
     counts = [np.bincount(owners, minlength=len(names)) for _, _, owners in parts]
     offsets = np.zeros(len(names) + 1, np.int64)
@@ -171,7 +170,7 @@ def _tokenize(names: Sequence[str]) -> _Tokens:
     return _Tokens(tidy, _cumulative_sums(tidy), starts, stops, owners)
 
 
-def _hashes(tokens: _Tokens, table: FeatureTable, number: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _hashes(tokens: _Tokens, table: FeatureTable) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return for each feature of a table its row and its name, in the order of names."""
     if table.kind is FeatureKind.SOUNDS:
         tokens = _as_sounds(tokens)
@@ -183,8 +182,7 @@ def _hashes(tokens: _Tokens, table: FeatureTable, number: int) -> tuple[NDArray[
         neighbours = owners[1:] == owners[:-1]
         hashes = (_mix(hashes[:-1]) * np.uint64(3) + hashes[1:])[neighbours]
         owners = owners[1:][neighbours]
-    seed = np.uint64(number * _BASE % _MODULUS)
-    return (_mix(hashes + seed) >> np.uint64(64 - table.bits)).astype(np.int32), owners
+    return (_mix(hashes) >> np.uint64(64 - table.bits)).astype(np.int32), owners
 
 
 def _ngrams(tokens: _Tokens, length: int) -> tuple[Hashes, NDArray[np.int64]]:
