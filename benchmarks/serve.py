@@ -140,8 +140,11 @@ class Server:
         self._reader = subprocess.Popen(["cat"], stdin=self._process.stderr, stdout=subprocess.DEVNULL)
 
     def _pids(self) -> list[int]:
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        return [self._process.pid, *map(int, children)]
+        """Return the process, its fork server and the workers."""
+        pids = [self._process.pid]
+        for pid in pids:
+            pids += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        return pids
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of all its processes."""

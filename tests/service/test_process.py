@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -33,6 +34,13 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, folders)))
 
 
+def children_of(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    if not path.exists():
+        pytest.skip("this system does not list the children of a process")
+    return list(map(int, path.read_text().split()))
+
+
 class Process:
     """`sapbert serve`, and where it listens."""
 
@@ -58,13 +66,9 @@ class Process:
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.loads(answer.read())["answers"][0]["candidates"]
 
-    def children(self) -> set[int]:
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        if not path.exists():
-            pytest.skip("this system does not list the children of a process")
-        # Besides the workers there is a resource tracker.
-        workers = map(int, path.read_text().split())
-        return {pid for pid in workers if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+    def workers(self) -> set[int]:
+        """The processes that the fork server has started."""
+        return {worker for child in children_of(self.process.pid) for worker in children_of(child)}
 
     def read_log(self, text: str, times: int = 1) -> str:
         """Read the log until a text has occurred this many times; return the last line."""
@@ -152,21 +156,63 @@ def test_a_killed_worker_is_replaced_and_metrics_cover_all_workers(
 ) -> None:
     process = start(index, "--workers", 2)
     process.read_log("Application startup complete", times=2)
-    before = process.children()
+    before = process.workers()
     assert len(before) == 2
     assert process.link("cold")[0]["concept_id"] == "hp:1"
 
     os.kill(min(before), signal.SIGKILL)
 
-    process.read_log("died")
+    process.read_log("a worker died")
     process.read_log("Application startup complete")
-    assert len(process.children() - before) == 1
+    assert len(process.workers() - before) == 1
     for _ in range(8):
         assert process.link("cold")[0]["concept_id"] == "hp:1"
     assert "sapbert_mentions_total 9\n" in process.ask("/metrics")
     assert "Traceback" not in process.stop()
     assert process.process.returncode == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in before)
+
+
+def test_a_worker_is_replaced_although_another_hangs_and_all_stop_with_the_supervisor(
+    index: Path, start: Callable[..., Process]
+) -> None:
+    process = start(index, "--workers", 2)
+    process.read_log("Application startup complete", times=2)
+    first, second = sorted(process.workers())
+    os.kill(first, signal.SIGSTOP)
+    try:
+        os.kill(second, signal.SIGKILL)
+        process.read_log("a worker died")
+        process.read_log("Application startup complete")
+    finally:
+        os.kill(first, signal.SIGCONT)
+
+    process.process.kill()
+    # The log ends when the last worker has closed it.
+    assert process.end().count("Finished server process") == 2
+
+
+def test_a_stopped_service_refuses_connections_while_workers_finish(
+    index: Path, start: Callable[..., Process]
+) -> None:
+    process = start(index, "--workers", 2)
+    process.read_log("Application startup complete", times=2)
+    with closing(HTTPConnection("127.0.0.1", process.port, timeout=PATIENCE)) as connection:
+        connection.putrequest("POST", "/v1/map")
+        connection.putheader("Content-Type", "application/json")
+        connection.putheader("Content-Length", "2")
+        connection.putheader("Expect", "100-continue")
+        connection.endheaders()
+        assert connection.sock.recv(100).startswith(b"HTTP/1.1 100 ")
+        process.process.send_signal(signal.SIGTERM)
+        process.read_log("Waiting for connections to close")
+        process.read_log("Finished server process")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", process.port), timeout=PATIENCE)
+        connection.send(b"{}")
+        assert connection.getresponse().status == 422
+    process.end()
+    assert process.process.returncode == 0
 
 
 def test_open_requests_are_answered_before_the_service_stops(

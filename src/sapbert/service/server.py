@@ -1,8 +1,8 @@
 """Start the service: one process, or several workers under a supervisor.
 
-Workers share one listening socket and, because indexes are memory-mapped, one copy of every index. The
-supervisor is uvicorn's: it replaces a worker that dies. SIGHUP reloads the configuration inside each worker,
-so that not even an idle connection is closed; uvicorn itself would replace the processes.
+Workers share one listening socket and, because indexes are memory-mapped, one copy of every index. SIGHUP
+reloads the configuration inside each worker, so that not even an idle connection is closed; uvicorn itself
+would replace the processes.
 
 A service that other machines can reach without a key does not start. A warning in the log would be noticed
 too late, and mentions may be patient data.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging.config
-import os
 import signal
 import socket
 import sys
@@ -27,7 +26,6 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
 
 from sapbert.errors import ConfigError, SapbertError
 from sapbert.service.app import create_app, create_service
@@ -36,6 +34,7 @@ from sapbert.service.middleware.logs import log, logging_config
 from sapbert.service.server_settings import ServerSettings
 from sapbert.service.settings import ServiceSettings, load_settings
 from sapbert.service.state import State, load_state
+from sapbert.service.supervisor import Supervisor
 from sapbert.tokens.batching import usable_cores
 
 _KEEP_ALIVE_SECONDS = 30
@@ -101,20 +100,10 @@ def _exit_cleanly() -> Iterator[None]:
 def _supervise(plan: ServerPlan, listener: socket.socket) -> None:
     with tempfile.TemporaryDirectory(prefix="sapbert-") as folder:
         shared = replace(plan, metrics_folder=Path(folder))
-        supervisor = _Supervisor(_config(shared, partial(_worker_app, shared)), [listener])
+        supervisor = Supervisor(_config(shared, partial(_worker_app, shared)), [listener])
         supervisor.run()
     if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
         raise SapbertError("a worker could not start; see the log for the reason")
-
-
-class _Supervisor(Multiprocess):
-    """Replaces workers that die, and forwards SIGHUP to all workers."""
-
-    def handle_hup(self) -> None:
-        """Reload the configuration in every worker."""
-        for process in self.processes:
-            if process.pid is not None:
-                os.kill(process.pid, signal.SIGHUP)
 
 
 def _config(plan: ServerPlan, factory: Callable[[], ASGIApp]) -> uvicorn.Config:
