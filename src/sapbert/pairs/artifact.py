@@ -86,9 +86,14 @@ class Pairs:
         position, concept = self._other_concepts(rows)
         position = np.concatenate([np.arange(len(rows)), position])
         concept = np.concatenate([self.concepts[rows], concept])
-        # Few names have several concepts, so each of their concepts is compared with all.
-        some, others = np.nonzero(concept[len(rows) :, None] == concept)
-        return position[len(rows) + some], position[others]
+        order = np.argsort(concept, kind="stable")
+        # Few names have several concepts; the names of each of those concepts are a span of `order`.
+        first, last = (
+            np.searchsorted(concept[order], concept[len(rows) :], side) for side in ("left", "right")
+        )
+        ends = np.cumsum(last - first)
+        others = order[np.arange(ends[-1] if len(ends) else 0) + np.repeat(last - ends, last - first)]
+        return np.repeat(position[len(rows) :], last - first), position[others]
 
     def _other_concepts(self, rows: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return every concept of the ambiguous names in `rows`, and the position of its name in `rows`."""

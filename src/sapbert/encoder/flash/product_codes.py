@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from sapbert.arrays import map_array
 from sapbert.errors import ConfigError
+from sapbert.parallel import ordered_map
 
 CODES: Final = "codes.npy"
 SCALES: Final = "scales.npy"
@@ -30,8 +31,8 @@ _ITEMS: Mapping[int, type[np.generic]] = {1: np.float32, 2: np.complex64, 4: np.
 _SAMPLE = 8_192
 """Rows from which the centroids are computed."""
 _ROUNDS = 12
-_BLOCK = 8_192
-"""Rows coded at once."""
+_BLOCK = 2_048
+"""Points compared with all centroids at once: the distances fit in a core's cache."""
 _TINY = np.float32(1e-12)
 
 
@@ -96,25 +97,22 @@ def quantize_table(
         raise ConfigError(f"{dimension} dimensions cannot be coded in pieces of {piece}")
     lengths: NDArray[np.float32] = np.linalg.norm(table, axis=1)
     used = np.flatnonzero(lengths > _TINY if uses is None else (lengths > _TINY) & (uses > 0))
-    generator = np.random.default_rng(seed)
-    sample = generator.permutation(used)[:_SAMPLE] if len(used) else np.zeros(1, np.int64)
-    parts = _unit_pieces(table[sample], lengths[sample], piece)
-    centroids = np.stack([_cluster(part, generator) for part in parts.transpose(1, 0, 2)])
+    sample = np.random.default_rng(seed).permutation(len(used))[:_SAMPLE]
+
+    def quantize_piece(number: int) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+        points = table[used, number * piece : (number + 1) * piece] / lengths[used, np.newaxis]
+        if not len(used):
+            return np.zeros((_CENTROIDS, piece), np.float32), np.zeros(0, np.uint8)
+        centroids = _cluster(points[sample], np.random.default_rng([seed, number]))
+        return centroids, _nearest(points, centroids)
+
     codes = np.zeros((rows, dimension // piece), np.uint8)
-    for start in range(0, len(used), _BLOCK):
-        block = used[start : start + _BLOCK]
-        parts = _unit_pieces(table[block], lengths[block], piece)
-        for number in range(codes.shape[1]):
-            codes[block, number] = _nearest(parts[:, number], centroids[number])
+    centroids = np.empty((dimension // piece, _CENTROIDS, piece), np.float32)
+    for number, (found, nearest) in enumerate(ordered_map(quantize_piece, range(codes.shape[1]))):
+        centroids[number], codes[used, number] = found, nearest
     scales = np.zeros(rows, np.float16)
     scales[used] = lengths[used]
     return ProductCodes(codes, scales, centroids)
-
-
-def _unit_pieces(rows: NDArray[np.float32], lengths: NDArray[np.float32], piece: int) -> NDArray[np.float32]:
-    """Return the rows as unit vectors, in pieces.  # (rows, pieces, dimensions per piece)"""
-    unit = np.divide(rows, np.maximum(lengths, _TINY)[:, np.newaxis], dtype=np.float32)
-    return unit.reshape(len(rows), -1, piece)
 
 
 def _cluster(points: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.float32]:
@@ -133,9 +131,17 @@ def _cluster(points: NDArray[np.float32], generator: np.random.Generator) -> NDA
     return centroids
 
 
-def _nearest(points: NDArray[np.float32], centroids: NDArray[np.float32]) -> NDArray[np.int64]:
+def _nearest(points: NDArray[np.float32], centroids: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Return the number of the nearest centroid of each point."""
-    distances = points @ (-2 * centroids.T)
-    distances += (centroids * centroids).sum(axis=1)
-    nearest: NDArray[np.int64] = distances.argmin(axis=1)
+    if points.shape[1] == 1:
+        order = np.argsort(centroids[:, 0], kind="stable")
+        ascending = centroids[order, 0]
+        middles = (ascending[1:] + ascending[:-1]) / 2
+        return order.astype(np.uint8)[np.searchsorted(middles, points[:, 0])]
+    nearest = np.empty(len(points), np.uint8)
+    directions, lengths = -2 * centroids.T, (centroids * centroids).sum(axis=1)
+    for start in range(0, len(points), _BLOCK):
+        distances = points[start : start + _BLOCK] @ directions
+        distances += lengths
+        nearest[start : start + _BLOCK] = distances.argmin(axis=1)
     return nearest
