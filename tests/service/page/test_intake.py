@@ -119,7 +119,8 @@ def test_tables_are_read_and_written_as_python_does(
     text = io.StringIO(newline="")
     csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(table)
     calls = """async ([text, table, delimiter]) => {
-      const { readTable, writeTable } = await import("/page/tables.js");
+      const folder = document.querySelector("script[type=module]").src;
+      const { readTable, writeTable } = await import(new URL("tables.js", folder));
       return [readTable(text, delimiter), writeTable(table, delimiter)];
     }"""
     read, written = page.evaluate(calls, [text.getvalue(), table, delimiter])
