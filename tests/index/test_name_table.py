@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sapbert.arrays import TextsWriter
 from sapbert.errors import ArtifactError, ConfigError, SapbertError
 from sapbert.index import name_table_writer
 from sapbert.index.name_table import NameTable
@@ -113,7 +114,7 @@ def test_a_vocabulary_whose_names_are_all_empty_is_refused(
         write_name_table(vocabulary_of([("x:1", "\u200b")]), folder)
 
 
-@pytest.mark.parametrize("name", ["link_concepts.npy", "texts.npy", "words.json"])
+@pytest.mark.parametrize("name", ["link_concepts.npy", "capitals.npy", "words.json"])
 def test_a_damaged_file_is_reported_in_one_line(name_table: NameTable, folder: Path, name: str) -> None:
     size = (folder / name).stat().st_size
     (folder / name).unlink()  # what is mapped must not change under it
@@ -125,7 +126,6 @@ def test_a_damaged_file_is_reported_in_one_line(name_table: NameTable, folder: P
 
 def test_everything_is_mapped_and_not_loaded(name_table: NameTable) -> None:
     for texts in (
-        name_table.texts,
         name_table.folded,
         name_table.concepts,
         name_table.preferred,
@@ -136,7 +136,7 @@ def test_everything_is_mapped_and_not_loaded(name_table: NameTable) -> None:
     assert isinstance(name_table.link_concepts.base, np.memmap)
 
 
-OFFSETS = ["texts_offsets", "folded_offsets", "concepts_offsets", "link_offsets", "type_offsets"]
+OFFSETS = ["folded_offsets", "concepts_offsets", "link_offsets", "type_offsets"]
 
 
 def test_offsets_are_int32_and_int64_can_be_read(name_table: NameTable, folder: Path) -> None:
@@ -391,16 +391,20 @@ def test_an_index_without_kinds_and_languages_opens(with_kinds: NameTable, folde
     words = json.loads((folder / "words.json").read_text(encoding="utf-8"))
     del words["kinds"], words["languages"]
     (folder / "words.json").write_text(json.dumps(words), encoding="utf-8")
-    for name in ("kinds", "languages", "preferred", "counts"):
-        (folder / f"link_{name}.npy").unlink()
+    for name in ("link_kinds", "link_languages", "link_preferred", "counted_links", "capitals"):
+        (folder / f"{name}.npy").unlink()
+    with TextsWriter(folder / "texts.npy", folder / "texts_offsets.npy") as writer:
+        texts = [text.encode() for text in with_kinds.texts.span(0, len(with_kinds))]
+        writer.append(b"".join(texts), np.array(list(map(len, texts))))
 
     older = NameTable.open(folder)
 
     assert older.kinds == older.languages == ("",)
     assert older.kind_of(int(older.rows_of(["ra"])[0]), 0) == ""
     assert not older.link_counts.any()
+    assert older.texts.span(0, len(older)) == with_kinds.texts.span(0, len(older))
 
 
 def test_counts_take_no_space_if_a_vocabulary_has_none(name_table: NameTable, folder: Path) -> None:
-    assert not (folder / "link_counts.npy").exists()
+    assert not (folder / "counted_links.npy").exists()
     assert not name_table.link_counts.any()

@@ -6,7 +6,7 @@ disk; nothing is loaded into memory. `index.name_table_writer` writes the files:
 
 | file | type | what |
 |---|---|---|
-| `texts` | texts | spelling of a row in the vocabulary, the first of several |
+| see `index.spellings` | | spelling of a row in the vocabulary, the first of several |
 | `folded` | texts | folded name of a row, sorted; the input of the encoder |
 | `concepts`, `preferred` | texts | CURIE of each concept, sorted, and the name to display |
 | `aliases`, `alias_concepts.npy` | texts, int32 | other identifiers, sorted, and their concepts |
@@ -14,7 +14,7 @@ disk; nothing is loaded into memory. `index.name_table_writer` writes the files:
 | `link_concepts.npy`, `link_sources.npy` | int32, small | a link: a source gives a concept this name |
 | `link_kinds.npy`, `link_languages.npy` | small | kind and language of the name in this link |
 | `link_preferred.npy` | bool | whether it is the preferred name of the concept in this language |
-| `link_counts.npy` | uint32 | how often the name was seen with this meaning; no file if all are unknown |
+| `counted_links.npy`, `link_counts.npy` | int32, uint32 | links with a known count, and the counts |
 | `type_offsets.npy`, `type_numbers.npy` | offsets (concepts + 1), int32 | the types of each concept |
 | `words.json` | | what the numbers of sources, kinds, languages and types stand for, and labels of types |
 
@@ -41,9 +41,11 @@ from sapbert.curies import canonical_prefix, parse_curie
 from sapbert.errors import ConfigError, suggestion
 from sapbert.hierarchy import Hierarchy
 from sapbert.index.concept_facts import open_definitions, open_hierarchy
+from sapbert.index.spellings import Spellings
 from sapbert.vocab.settings import OWN
 
 WORDS = "words.json"
+COUNTED_LINKS, LINK_COUNTS = "counted_links.npy", "link_counts.npy"
 _SMALL = (np.uint8, np.uint16, np.uint32)
 _MAX_SUGGESTED = 3
 _MAX_LISTED = 20
@@ -62,7 +64,7 @@ class Selection(NamedTuple):
 class NameTable:
     """The names of an index and the concepts they belong to."""
 
-    texts: Texts
+    texts: Texts | Spellings
     """Spelling of each row, to display.  # (rows,)"""
     folded: Texts
     """Folded name of each row.  # (rows,)"""
@@ -113,7 +115,7 @@ class NameTable:
         links = map_numbers(folder / "link_concepts.npy", np.int32, rows=None, below=len(concepts))
         type_numbers = map_numbers(folder / "type_numbers.npy", np.int32, rows=None, below=len(types))
         return cls(
-            texts=Texts.open(folder, "texts", rows=len(folded)),
+            texts=_open_spellings(folder, folded),
             folded=folded,
             concepts=concepts,
             preferred=Texts.open(folder, "preferred", rows=len(concepts)),
@@ -129,7 +131,7 @@ class NameTable:
             link_kinds=_map_optional(folder / "link_kinds.npy", len(links), below=len(kinds)),
             link_languages=_map_optional(folder / "link_languages.npy", len(links), below=len(languages)),
             link_preferred=_map_optional(folder / "link_preferred.npy", len(links), np.bool_),
-            link_counts=_map_optional(folder / "link_counts.npy", len(links), np.uint32),
+            link_counts=_open_counts(folder, len(links)),
             type_offsets=map_offsets(folder / "type_offsets.npy", rows=len(concepts), end=len(type_numbers)),
             type_numbers=type_numbers,
             sources=sources,
@@ -281,6 +283,23 @@ class NameTable:
         """Return the range of the concepts with a prefix; they are adjacent, as identifiers are sorted."""
         after = chr(ord(":") + 1)
         return slice(*(self.concepts.position(f"{prefix}{end}".encode()) for end in (":", after)))
+
+
+def _open_spellings(folder: Path, folded: Texts) -> Texts | Spellings:
+    """Map the spellings; an index of an older version stores them as text."""
+    if (folder / "texts.npy").exists():
+        return Texts.open(folder, "texts", rows=len(folded))
+    return Spellings.open(folder, folded)
+
+
+def _open_counts(folder: Path, links: int) -> NDArray[np.uint32]:
+    """Return the count of each link; few names have one, so only those are stored."""
+    if not (folder / COUNTED_LINKS).exists():
+        return np.broadcast_to(np.uint32(0), links)
+    counted = map_numbers(folder / COUNTED_LINKS, np.int32, rows=None, below=links)
+    counts = np.zeros(links, np.uint32)
+    counts[counted] = map_array(folder / LINK_COUNTS, np.uint32, shape=(len(counted),))
+    return counts
 
 
 def _map_optional(path: Path, rows: int, *dtypes: type[np.generic], below: int | None = None) -> NDArray[Any]:

@@ -18,7 +18,8 @@ import polars as pl
 from sapbert.arrays import ArrayWriter, TextsWriter, offset_type
 from sapbert.errors import SapbertError
 from sapbert.index.concept_facts import write_concept_facts
-from sapbert.index.name_table import WORDS, NameTable
+from sapbert.index.name_table import COUNTED_LINKS, LINK_COUNTS, WORDS, NameTable
+from sapbert.index.spellings import SpellingWriter
 from sapbert.parallel import ordered_map
 from sapbert.vocab.schema import NAMES, Kind
 from sapbert.vocab.settings import KINDS
@@ -33,7 +34,6 @@ _LINK_COLUMNS = {
     "kind": "link_kinds",
     "language": "link_languages",
     "preferred": "link_preferred",
-    "count": "link_counts",
 }
 """Columns of a link, and the files they are written to."""
 
@@ -92,7 +92,9 @@ def _read_part(part: Path, *, inverted: bool) -> tuple[pl.DataFrame, pl.DataFram
     links = frame.filter(pl.col("folded") != "").unique(
         ["folded", "concept", "source", "language"], keep="first", maintain_order=True
     )
-    return first.select("concept_id", preferred="name"), links.select("folded", "name", *_LINK_COLUMNS)
+    return first.select("concept_id", preferred="name"), links.select(
+        "folded", "name", "count", *_LINK_COLUMNS
+    )
 
 
 def _is_inverted() -> pl.Expr:
@@ -118,19 +120,19 @@ def _write_rows(folder: Path, links: pl.DataFrame, words: Mapping[str, Sequence[
     if len(words["kinds"]) > 1:
         links = links.with_columns(name=_own_spelling())
     order = links.select(pl.arg_sort_by("folded", maintain_order=True)).to_series()
+    _write_counts(folder, links["count"].gather(order))
     last = pl.Series([None], dtype=pl.String)
-    types = {"concept": np.int32, "preferred": np.bool_, "count": np.uint32}
+    types = {"concept": np.int32, "preferred": np.bool_}
     types |= {name[:-1]: np.min_scalar_type(len(known)).type for name, known in words.items()}
-    written = [column for column in _LINK_COLUMNS if column != "count" or links["count"].max() != 0]
     with (
         ArrayWriter(folder / "link_offsets.npy", offset_type(len(order))) as offsets,
         ExitStack() as stack,
         _texts_writer(folder, "folded", links["folded"]) as folded,
-        _texts_writer(folder, "texts", links["name"]) as texts,
+        SpellingWriter(folder) as spellings,
     ):
         writers = {
-            column: stack.enter_context(ArrayWriter(folder / f"{_LINK_COLUMNS[column]}.npy", types[column]))
-            for column in written
+            column: stack.enter_context(ArrayWriter(folder / f"{file}.npy", types[column]))
+            for column, file in _LINK_COLUMNS.items()
         }
         for start in range(0, len(order), ROWS_PER_PIECE):
             piece = links[order[start : start + ROWS_PER_PIECE]]
@@ -141,8 +143,16 @@ def _write_rows(folder: Path, links: pl.DataFrame, words: Mapping[str, Sequence[
             for column, writer in writers.items():
                 writer.append(piece[column].to_numpy())
             append_texts(piece["folded"].filter(first), folded)
-            append_texts(piece["name"].filter(first), texts)
+            spellings.append(piece["name"].filter(first), piece["folded"].filter(first))
         offsets.append(np.array([len(order)]))
+
+
+def _write_counts(folder: Path, counts: pl.Series) -> None:
+    """Write the counts that are known; no files if there are none."""
+    counted = (counts > 0).arg_true()
+    if len(counted):
+        np.save(folder / COUNTED_LINKS, counted.to_numpy().astype(np.int32))
+        np.save(folder / LINK_COUNTS, counts.gather(counted).to_numpy())
 
 
 def _write_aliases(folder: Path, vocabulary: Vocabulary, concepts: pl.DataFrame) -> None:

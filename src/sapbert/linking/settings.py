@@ -25,6 +25,8 @@ class LinkSettings:
     """Rank names equal to the mention before all others; case and repeated spaces do not matter."""
     threshold: Annotated[float | None, Option(min=-1, max=1)] = None
     """Minimum score of a candidate; a mention without candidates is NIL."""
+    language: Annotated[str | None, Option(metavar="CODE", default="that of the vocabulary")] = None
+    """Language of preferred_name (ISO 639-1, such as `es`), if the vocabulary has a preferred name in it."""
     types: Annotated[tuple[str, ...], Option(flags=("--types",), metavar="TYPE")] = ()
     """Only concepts of this type."""
     sources: Annotated[tuple[str, ...], Option(flags=("--sources",), metavar="SOURCE")] = ()
@@ -41,8 +43,6 @@ class LinkSettings:
     back_off: Annotated[float | None, Option(min=0, max=1, metavar="CONFIDENCE")] = None
     """If no candidate has this confidence, answer with the closest ancestor that has; the confidences of the
     candidates below it add up. Needs a calibration with a ranker."""
-    language: Annotated[str | None, Option(metavar="CODE", default="that of the vocabulary")] = None
-    """Language of preferred_name (ISO 639-1, such as `es`), if the vocabulary has a preferred name in it."""
 
     def __post_init__(self) -> None:
         if self.back_off is not None and not 0 <= self.back_off <= 1:
