@@ -21,6 +21,7 @@ def family() -> Content:
         parents=[
             ("ex:3", "ex:2", "is_a"),
             ("ex:3", "ex:9", "is_a"),
+            ("ex:3", "ex:9", "is_a"),
             ("ex:2", "ex:old", "part_of"),
             ("ex:2", "ex:old", "part_of"),
             ("ex:4", "ex:4", "is_a"),

@@ -36,10 +36,11 @@ class ConceptHierarchy:
         children = near.filter(pl.col("id") == pl.col("matched")).select("number", "parent_id")
         found = children.join(numbers.select(parent_id="id", above="number"), on="parent_id", how="left")
         known = found.drop_nulls("above").select("number", "above")
-        by_alias = _found_by_alias(found.filter(pl.col("above").is_null()), numbers, aliases)
+        unknown = found.filter(pl.col("above").is_null()).unique()
+        by_alias = _found_by_alias(unknown, numbers, aliases)
         edges = pl.concat([known, by_alias]).cast(pl.Int64)
         graph = Hierarchy.from_edges(len(ids), edges["number"].to_numpy(), edges["above"].to_numpy())
-        return cls(ids, graph, children.height - edges.height)
+        return cls(ids, graph, unknown.height - by_alias.height)
 
     def number(self, curie: str) -> int | None:
         """Return the number of a concept; None if the vocabulary does not have it."""

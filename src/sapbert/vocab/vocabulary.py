@@ -6,7 +6,7 @@ needs, whatever the size. Concepts become Python objects one at a time, on reque
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -97,6 +97,11 @@ class Vocabulary:
         labels: Mapping[str, str] = self.manifest.details.get("type_labels", {})
         return labels
 
+    def type_label(self, code: str) -> str:
+        """Return a type to display: its label and its code, or the code if it has no label."""
+        label = self.type_labels.get(code)
+        return f"{label} ({code})" if label else code
+
     @property
     def names(self) -> pl.LazyFrame:
         """`schema.NAMES`; the rows of a concept are adjacent."""
@@ -157,6 +162,15 @@ class Vocabulary:
         if number is None:
             raise SapbertError(f"{self.path} has no concept {id!r}")
         return self.hierarchy.identifiers(function(self.hierarchy.graph, number))
+
+    def preferred_names(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return the name to display of each concept; unknown ids are left out."""
+        rows = self.names.filter(pl.col("concept_id").is_in(list(ids)))
+        shown_first = [pl.col("preferred"), pl.col("language") == "en"]
+        first = rows.sort(shown_first, descending=True, maintain_order=True).unique(
+            "concept_id", keep="first", maintain_order=True
+        )
+        return dict(first.select("concept_id", "name").collect().iter_rows())
 
     def parts(self, table: str = "names") -> list[Path]:
         """The Parquet files of a table in order; none cuts a concept in two."""

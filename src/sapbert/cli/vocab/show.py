@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 """Number of examples, and of rows per table."""
+_MAX_RELATED = 20
+"""Number of parents and of children that are listed."""
 _SHOWN_LANGUAGES = 25
 """Languages are few, and users look for theirs."""
 
@@ -42,7 +44,8 @@ def show(
     """Describe an artifact, or show a concept.
 
     Prints the kind, counts, settings and inputs of an artifact (checksums are of unpacked content). With a
-    concept id or a name, prints the matching concepts of a vocabulary.
+    concept id or a name, prints the matching concepts of a vocabulary: definition, types, parents, children
+    and names.
     """
     from sapbert.artifacts import load_manifest
 
@@ -82,9 +85,8 @@ def _show_vocabulary(path: Path) -> None:
     _section("names by kind", kinds if len(kinds) > 1 else {})
     _section("names by language", vocabulary.count_names("language", _SHOWN_LANGUAGES))
     _section("names by source", vocabulary.count_names("source", _SHOWN))
-    labels = vocabulary.type_labels
     types = vocabulary.count_types(_SHOWN)
-    _section("concepts by type", {f"{type} {labels.get(type, '')}".strip(): n for type, n in types.items()})
+    _section("concepts by type", {vocabulary.type_label(type): count for type, count in types.items()})
 
 
 def _show_pairs(path: Path) -> None:
@@ -110,7 +112,10 @@ def _show_concepts(path: Path, id_or_name: str, *, as_json: bool) -> None:
             "for similar names use `sapbert link`"
         )
     if as_json:
-        typer.echo(json_module.dumps([asdict(concept) for concept in concepts], ensure_ascii=False))
+        described = [
+            {**asdict(concept), "children": vocabulary.children(concept.concept_id)} for concept in concepts
+        ]
+        typer.echo(json_module.dumps(described, ensure_ascii=False))
         return
     for concept in concepts:
         _show_concept(concept, vocabulary)
@@ -118,14 +123,29 @@ def _show_concepts(path: Path, id_or_name: str, *, as_json: bool) -> None:
 
 def _show_concept(concept: Concept, vocabulary: Vocabulary) -> None:
     typer.echo(f"{concept.concept_id}  {concept.preferred_name}")
+    if concept.definition:
+        typer.echo(f"  {concept.definition}")
     for type in concept.types:
-        typer.echo(f"  type {type} {vocabulary.type_labels.get(type, '')}".rstrip())
+        typer.echo(f"  type {vocabulary.type_label(type)}")
+    children = vocabulary.children(concept.concept_id)
+    for title, ids in (("parent", concept.parents), ("child", children)):
+        for line in _named(title, ids, vocabulary):
+            typer.echo(line)
     for name in concept.names:
         notes = [name.language, name.source, "preferred" if name.preferred else name.scope, name.kind]
         typer.echo(f"  {name.text}  ({', '.join(note for note in notes if note)})")
     for title, ids in (("also", concept.aliases), ("see", concept.xrefs)):
         if ids:
             typer.echo(f"  {title} {' '.join(ids)}")
+
+
+def _named(title: str, ids: Sequence[str], vocabulary: Vocabulary) -> Iterator[str]:
+    """Yield one line for each of the first concepts, and one for the rest."""
+    names = vocabulary.preferred_names(ids[:_MAX_RELATED])
+    for curie in ids[:_MAX_RELATED]:
+        yield f"  {title} {curie}  {names.get(curie, '(not in this vocabulary)')}"
+    if len(ids) > _MAX_RELATED:
+        yield f"  and {len(ids) - _MAX_RELATED:,} more with the relation {title}"
 
 
 def _section(title: str, rows: Mapping[str, object]) -> None:
