@@ -18,7 +18,10 @@ def defined_abbreviations(text: str) -> Mapping[str, str]:
     return find_abbreviations(text) if "(" in text or "[" in text else {}
 
 
-def occurrences(text: str, short: str) -> Iterator[tuple[int, int]]:
-    """Yield the offsets of a short form, as a whole word, with or without a plural s."""
-    for match in re.finditer(rf"(?<!\w){re.escape(short)}(?=s?(?!\w))", text):
-        yield match.span()
+def occurrences(text: str, short: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the offsets of a short form, as a whole word, and the end of the word after it.
+
+    Without a word after it, or after a plural s, the last offset is the end of the short form.
+    """
+    for match in re.finditer(rf"(?<!\w){re.escape(short)}(?=s?(?!\w))(?:[ -]\w+)?", text):
+        yield match.start(), match.start() + len(short), match.end()

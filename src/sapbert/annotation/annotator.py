@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Final, Self
@@ -22,6 +23,7 @@ from sapbert.annotation.context.rules import ContextRules
 from sapbert.annotation.exact import Concept, ExactLayer, Span
 from sapbert.annotation.lexicons import open_lexicon
 from sapbert.annotation.settings import AnnotateSettings
+from sapbert.annotation.variants import ADJECTIVE, composites_with, nouns_of
 from sapbert.defaults import DEFAULT, resolve_default
 from sapbert.index.lexicon.lexicon import Lexicon
 from sapbert.index.lexicon.ngrams import NgramHashes
@@ -38,6 +40,9 @@ PIECE = 100_000
 _MESH_TYPES: Final = ("C", "D", "F")
 """Diseases, chemicals and drugs, psychiatry and psychology: types that are mentions more often than words."""
 _MESH_TREES: Final = frozenset("ABCDEFGHIJKLMNVZ")
+_MAX_CACHED: Final = 1 << 16
+_ADJECTIVE: Final = 0.7
+"""Factor of the confidence of an adjective: "diabetic" is not always about diabetes."""
 DEFAULTS: Final = AnnotateSettings()
 
 
@@ -49,6 +54,7 @@ class Annotator:
         self.settings = settings
         self._splitter = Splitter()
         self._rules = ContextRules.open()
+        self._whole = lru_cache(_MAX_CACHED)(self._concept_of)
         masks = _masks(linker.name_table, settings)
         self.lexicon = lexicon
         self._exact = ExactLayer(lexicon, linker.name_table, masks)
@@ -97,14 +103,48 @@ class Annotator:
             for short, long in defined.items():
                 found += self._abbreviated(text, short, long)
         found = [one for one in found if one.confidence >= self.settings.min_confidence]
+        found += [*self._adjectives(text, found), *self._composites(text, found)]
         return resolve_overlaps(found, nested=self.settings.nested)
 
+    def _adjectives(self, text: str, found: Sequence[Annotation]) -> Iterator[Annotation]:
+        """Yield adjectives of names, where no name was found."""
+        taken = {place for one in found for place in range(one.start, one.end)}
+        for match in ADJECTIVE.finditer(text):
+            concept = None if match.start() in taken else self._concept_of_adjective(match[0].lower())
+            if concept is not None and concept.confidence >= self.settings.min_confidence:
+                yield self._annotation(text, Span(0, *match.span(), concept))
+
+    def _composites(self, text: str, found: Sequence[Annotation]) -> Iterator[Annotation]:
+        """Yield the concepts of "breast and ovarian cancer", each with the whole span."""
+        for one in found:
+            if " " not in one.mention or text[one.start - 1 : one.start] not in (" ", "/"):
+                continue
+            for start, parts in composites_with(text, one.start, one.end):
+                concepts = [self._whole(part) for part in parts]
+                if all(part is not None and part.confidence >= 0.5 for part in concepts):
+                    spans = (Span(0, start, one.end, part) for part in concepts if part is not None)
+                    yield from (self._annotation(text, span) for span in spans)
+                    break
+
+    def _concept_of_adjective(self, adjective: str) -> Concept | None:
+        for noun in nouns_of(adjective):
+            if (concept := self._whole(noun)) is not None:
+                return concept._replace(same_spelling=False, confidence=concept.confidence * _ADJECTIVE)
+        return None
+
+    def _concept_of(self, mention: str) -> Concept | None:
+        """Return the concept of a mention that as a whole has the words of a name."""
+        return self._exact.concept_of(mention, self._splitter.split([mention]))
+
     def _abbreviated(self, text: str, short: str, long: str) -> Iterator[Annotation]:
-        concept = self._exact.concept_of(long, self._splitter.split([long]))
-        if concept is None:
-            return
-        for start, end in occurrences(text, short):
-            yield replace(self._annotation(text, Span(0, start, end, concept)), expanded=long)
+        """Yield a short form as its long form, also with the word after it: "VHL disease"."""
+        alone = self._whole(long)
+        for start, end, after in occurrences(text, short):
+            following = text[end:after].lstrip(" )]")
+            together = self._whole(f"{long} {following}") if following else None
+            concept, stop = (together, after) if together is not None else (alone, end)
+            if concept is not None:
+                yield replace(self._annotation(text, Span(0, start, stop, concept)), expanded=long)
 
     def _annotation(self, text: str, span: Span) -> Annotation:
         concept, table = span.concept, self.linker.name_table
@@ -167,7 +207,8 @@ def longest(ordered: Sequence[Annotation]) -> list[Annotation]:
     """Return annotations that do not overlap: the longest ones, then the first ones."""
     taken: list[Annotation] = []
     for one in sorted(ordered, key=lambda one: (one.start - one.end, one.start)):
-        if all(one.end <= other.start or other.end <= one.start for other in taken):
+        same = (other for other in taken if (other.start, other.end) != (one.start, one.end))
+        if all(one.end <= other.start or other.end <= one.start for other in same):
             taken.append(one)
     return sorted(taken, key=lambda one: one.start)
 
