@@ -7,12 +7,13 @@ in pieces that end with a line or a sentence, so that memory does not grow with 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -29,7 +30,6 @@ from sapbert.index.lexicon.lexicon import Lexicon
 from sapbert.index.lexicon.ngrams import NgramHashes
 from sapbert.index.lexicon.words import Splitter
 from sapbert.index.name_table import NameTable
-from sapbert.linking.candidate import MatchedBy
 from sapbert.linking.linker import Linker
 from sapbert.linking.search import FilterMasks, filter_masks
 
@@ -54,6 +54,7 @@ class Annotator:
         self.settings = settings
         self._splitter = Splitter()
         self._rules = ContextRules.open()
+        self._fields = lru_cache(_MAX_CACHED)(self._fields_of)
         self._whole = lru_cache(_MAX_CACHED)(self._concept_of)
         masks = _masks(linker.name_table, settings)
         self.lexicon = lexicon
@@ -134,7 +135,7 @@ class Annotator:
 
     def _concept_of(self, mention: str) -> Concept | None:
         """Return the concept of a mention that as a whole has the words of a name."""
-        return self._exact.concept_of(mention, self._splitter.split([mention]))
+        return self._exact.concept_of(mention, self._splitter.content_hashes(mention))
 
     def _abbreviated(self, text: str, short: str, long: str) -> Iterator[Annotation]:
         """Yield a short form as its long form, also with the word after it: "VHL disease"."""
@@ -147,20 +148,21 @@ class Annotator:
                 yield replace(self._annotation(text, Span(0, start, stop, concept)), expanded=long)
 
     def _annotation(self, text: str, span: Span) -> Annotation:
-        concept, table = span.concept, self.linker.name_table
-        return Annotation(
-            span.start,
-            span.end,
-            text[span.start : span.end],
-            table.concepts[concept.number],
-            table.preferred[concept.number],
-            table.texts[concept.row],
-            _matched_by(concept),
-            1.0,
-            round(concept.confidence, 4),
-            other_concept_ids=tuple(table.concepts[number] for number in concept.others),
-            types=_types(table, concept.number),
-        )
+        return Annotation(span.start, span.end, text[span.start : span.end], **self._fields(span.concept))
+
+    def _fields_of(self, concept: Concept) -> dict[str, Any]:
+        """Return the fields of an annotation that do not depend on its place."""
+        table = self.linker.name_table
+        return {
+            "concept_id": table.concepts[concept.number],
+            "preferred_name": table.preferred[concept.number],
+            "matched_name": table.texts[concept.row],
+            "matched_by": "exact" if concept.same_spelling else "words",
+            "score": 1.0,
+            "confidence": round(concept.confidence, 4),
+            "other_concept_ids": tuple(table.concepts[number] for number in concept.others),
+            "types": _types(table, concept.number),
+        }
 
 
 def _masks(table: NameTable, settings: AnnotateSettings) -> FilterMasks:
@@ -204,22 +206,25 @@ _MAX_OVERLAPPING = 64
 
 
 def longest(ordered: Sequence[Annotation]) -> list[Annotation]:
-    """Return annotations that do not overlap: the longest ones, then the first ones."""
-    taken: list[Annotation] = []
+    """Return annotations that do not overlap, unless their spans are equal: the longest, then the first."""
+    taken: list[tuple[int, int]] = []
+    kept = []
     for one in sorted(ordered, key=lambda one: (one.start - one.end, one.start)):
-        same = (other for other in taken if (other.start, other.end) != (one.start, one.end))
-        if all(one.end <= other.start or other.end <= one.start for other in same):
-            taken.append(one)
-    return sorted(taken, key=lambda one: one.start)
+        span = (one.start, one.end)
+        place = bisect_left(taken, span)
+        free = (place == 0 or taken[place - 1][1] <= one.start) and (
+            place == len(taken) or one.end <= taken[place][0]
+        )
+        if free:
+            taken.insert(place, span)
+        if free or taken[place : place + 1] == [span]:
+            kept.append(one)
+    return sorted(kept, key=lambda one: one.start)
 
 
 def _types(table: NameTable, concept: int) -> tuple[str, ...]:
     numbers = table.type_numbers[table.type_offsets[concept] : table.type_offsets[concept + 1]]
     return tuple(table.types[number] for number in numbers.tolist())
-
-
-def _matched_by(concept: Concept) -> MatchedBy:
-    return "exact" if concept.same_spelling else "words"
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:

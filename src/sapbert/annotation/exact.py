@@ -69,12 +69,12 @@ class ExactLayer:
             if concept is not None:
                 yield Span(text, start, end, concept)
 
-    def concept_of(self, mention: str, words: Words) -> Concept | None:
-        """Return the concept of a mention that as a whole has the words of a name; None if it has none."""
-        last = len(words) - 1
-        hits = self._allowed(self._lexicon.find(words, NgramHashes(words)))
-        whole = (hits.first <= np.argmax(words.content)) & (hits.last == last)
-        return self._best(mention, hits.row[whole].tolist(), hits.ordered[whole].tolist())
+    def concept_of(self, mention: str, hashes: Sequence[int]) -> Concept | None:
+        """Return the concept of a mention with these content words; None if no name has them."""
+        found = self._lexicon.rows_of(hashes) if hashes else []
+        if self._masks.rows is not None:
+            found = [(row, ordered) for row, ordered in found if self._masks.rows[row]]
+        return self._best(mention, [row for row, _ in found], [ordered for _, ordered in found])
 
     def _allowed(self, hits: Hits) -> Hits:
         if self._masks.rows is None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sapbert.errors import FormatError
 from sapbert.index.lexicon.words import Gap, Splitter, Words
@@ -38,12 +39,6 @@ class Trigger(NamedTuple):
     phrase: str
 
 
-class _Phrase(NamedTuple):
-    hashes: tuple[int, ...]
-    meanings: tuple[tuple[str, str, int], ...]
-    """Kind, direction and the largest distance in words; a phrase may have several."""
-
-
 class _Found(NamedTuple):
     """A phrase in a text, from its first to its last word."""
 
@@ -59,8 +54,10 @@ class _Found(NamedTuple):
 class ContextRules:
     """Phrases that say something about the mentions around them."""
 
-    phrases: dict[int, list[_Phrase]]
-    """By the hash of the first word, the longest phrase first."""
+    meanings: dict[tuple[int, ...], list[tuple[str, str, int]]]
+    """Hashes of the words of a phrase → kind, direction and largest distance in words; it may have several."""
+    lengths: dict[int, list[int]]
+    """Hash of the first word → lengths of the phrases that begin with it, the longest first."""
 
     @classmethod
     def open(cls, path: Path | None = None) -> Self:
@@ -83,10 +80,10 @@ class ContextRules:
             if not hashes:
                 raise FormatError(name, number, f"a phrase without words: {phrase!r}")
             meanings.setdefault(hashes, []).append((meaning[0], meaning[1], int(meaning[2])))
-        phrases: dict[int, list[_Phrase]] = {}
-        for hashes in sorted(meanings, key=len, reverse=True):
-            phrases.setdefault(hashes[0], []).append(_Phrase(hashes, tuple(meanings[hashes])))
-        return cls(phrases)
+        lengths: dict[int, set[int]] = {}
+        for hashes in meanings:
+            lengths.setdefault(hashes[0], set()).add(len(hashes))
+        return cls(meanings, {first: sorted(found, reverse=True) for first, found in lengths.items()})
 
     def find(
         self, texts: Sequence[str], words: Words, spans: Sequence[tuple[int, int, int]]
@@ -94,33 +91,45 @@ class ContextRules:
         """Return the context of each span, given by text, start and end."""
         if not spans:
             return []
-        sentence = np.cumsum(words.gap == Gap.BREAK)
-        first, last = _word_numbers(words, spans)
-        wanted = set(sentence[first].tolist())
+        sentences = np.cumsum(words.gap == Gap.BREAK)
+        firsts, lasts = _word_numbers(words, spans)
         by_sentence: dict[int, list[_Found]] = {}
-        for found in self._phrases_in(words, sentence, wanted):
-            by_sentence.setdefault(int(sentence[found.first]), []).append(found)
-        results = []
-        for place, (text, _, _) in enumerate(spans):
-            here = by_sentence.get(int(sentence[first[place]]), [])
-            results.append(tuple(_triggers(texts[text], words, here, int(first[place]), int(last[place]))))
-        return results
+        for sentence, found in self._phrases_in(words, sentences, sentences[firsts]):
+            by_sentence.setdefault(sentence, []).append(found)
+        # A sentence in which phrases only end scopes gives no context.
+        by_sentence = {
+            sentence: found
+            for sentence, found in by_sentence.items()
+            if any(one.kind in KINDS for one in found)
+        }
+        columns = (sentences[firsts].tolist(), firsts.tolist(), lasts.tolist())
+        return [
+            tuple(_triggers(texts[span[0]], words, by_sentence[sentence], first, last))
+            if sentence in by_sentence
+            else ()
+            for span, sentence, first, last in zip(spans, *columns, strict=True)
+        ]
 
-    def _phrases_in(self, words: Words, sentence: np.ndarray, wanted: set[int]) -> Iterator[_Found]:
+    def _phrases_in(
+        self, words: Words, sentences: NDArray[np.int64], wanted: NDArray[np.int64]
+    ) -> Iterator[tuple[int, _Found]]:
         """Yield the phrases of the sentences in `wanted`; a phrase inside a longer one does not count."""
-        firsts = np.fromiter(self.phrases, np.uint64, len(self.phrases))
-        hashes = words.hash.tolist()
-        covered = -1
-        for place in np.flatnonzero(np.isin(words.hash, firsts)).tolist():
-            if place <= covered or int(sentence[place]) not in wanted:
+        firsts = np.fromiter(self.lengths, np.uint64, len(self.lengths))
+        needed = np.zeros(int(sentences[-1]) + 1, np.bool_)
+        needed[wanted] = True
+        places = np.flatnonzero(needed[sentences] & np.isin(words.hash, firsts))
+        hashes, covered = words.hash.tolist(), -1
+        for place, sentence in zip(places.tolist(), sentences[places].tolist(), strict=True):
+            if place <= covered:
                 continue
-            for phrase in self.phrases[hashes[place]]:
-                end = place + len(phrase.hashes)
-                if tuple(hashes[place:end]) == phrase.hashes and sentence[end - 1] == sentence[place]:
+            for length in self.lengths[hashes[place]]:
+                end = place + length
+                meanings = self.meanings.get(tuple(hashes[place:end]))
+                if meanings is not None and sentences[end - 1] == sentence:
                     covered = end - 1
-                    for kind, direction, distance in phrase.meanings:
+                    for kind, direction, distance in meanings:
                         if direction != "final" or _is_final(words, end):
-                            yield _Found(place, end - 1, kind, direction, distance)
+                            yield sentence, _Found(place, end - 1, kind, direction, distance)
                     break
 
 
@@ -139,7 +148,9 @@ def _is_final(words: Words, end: int) -> bool:
     return end == len(words) or words.gap[end] >= Gap.COMMA
 
 
-def _word_numbers(words: Words, spans: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
+def _word_numbers(
+    words: Words, spans: Sequence[tuple[int, int, int]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first and the last word of each span."""
     longest = int(words.end.max()) + 2
     keys = words.text * longest + words.start

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from sapbert.arrays import ArrayWriter, map_array, map_numbers
 from sapbert.errors import ArtifactError
-from sapbert.index.lexicon.ngrams import MAX_WORDS, NgramHashes, Ngrams
+from sapbert.index.lexicon.ngrams import MAX_WORDS, NgramHashes, Ngrams, hash_words
 from sapbert.index.lexicon.words import Gap, Splitter, Words
 from sapbert.index.name_table import NameTable
 from sapbert.progress import Progress, no_progress
@@ -143,6 +143,14 @@ class Lexicon:
             np.concatenate([hits.row for hits in found]),
             np.concatenate([hits.ordered for hits in found]),
         )
+
+    def rows_of(self, hashes: Sequence[int]) -> list[tuple[int, bool]]:
+        """Return the names with exactly these content words: row, and whether in this order."""
+        bag, order = hash_words(hashes)
+        left = int(np.searchsorted(self.keys, np.uint64(bag), "left"))
+        right = int(np.searchsorted(self.keys, np.uint64(bag), "right"))
+        rows, orders = self.rows[left:right].tolist(), self.orders[left:right].tolist()
+        return [(row, one == order) for row, one in zip(rows, orders, strict=True)]
 
     def _may_be_names(self, bags: NDArray[np.uint64]) -> NDArray[np.bool_]:
         bits = len(self.filter).bit_length() - 1 + 3

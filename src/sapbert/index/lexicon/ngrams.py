@@ -8,7 +8,7 @@ sums are modulo 2**64. Stop words are left out, so an n-gram begins and ends wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -43,6 +43,13 @@ class Ngrams:
     def take(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Self:
         """Return some of the n-grams."""
         return type(self)(self.first[chosen], self.last[chosen], self.bag[chosen], self.order[chosen])
+
+
+def hash_words(hashes: Sequence[int]) -> tuple[int, int]:
+    """Return both hashes of a whole text, given the hashes of its content words."""
+    mixed = [word | 1 for word in hashes]
+    order = sum(word * pow(_BASE, place, 1 << 64) for place, word in enumerate(mixed))
+    return sum(mixed) % (1 << 64), (order % (1 << 64)) >> 32
 
 
 class NgramHashes:

@@ -137,6 +137,14 @@ class Splitter:
     def _clear(self) -> None:
         self._codes = _Codes()
 
+    def content_hashes(self, text: str) -> list[int]:
+        """Return the hashes of the content words of a short text, faster than `split`."""
+        found = (_ASCII_PIECE if text.isascii() else _PIECE).findall(text)
+        with self._lock:
+            codes = [self._codes[piece] for piece in found]
+            hashes, _, content = self._codes.columns()
+            return [int(hashes[code]) for code in codes if content[code]]
+
     def split(self, texts: Sequence[str]) -> Words:
         """Return the words of `texts`."""
         found = [(_ASCII_PIECE if text.isascii() else _PIECE).findall(text) for text in texts]
