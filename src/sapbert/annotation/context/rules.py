@@ -55,7 +55,7 @@ class ContextRules:
     """Phrases that say something about the mentions around them."""
 
     meanings: dict[tuple[int, ...], list[tuple[str, str, int]]]
-    """Hashes of the words of a phrase → kind, direction and largest distance in words; it may have several."""
+    """Hashes of the words of a phrase → kind, direction and largest distance in words, one or several."""
     lengths: dict[int, list[int]]
     """Hash of the first word → lengths of the phrases that begin with it, the longest first."""
 
@@ -125,7 +125,7 @@ class ContextRules:
             for length in self.lengths[hashes[place]]:
                 end = place + length
                 meanings = self.meanings.get(tuple(hashes[place:end]))
-                if meanings is not None and sentences[end - 1] == sentence:
+                if meanings is not None and end <= len(hashes) and sentences[end - 1] == sentence:
                     covered = end - 1
                     for kind, direction, distance in meanings:
                         if direction != "final" or _is_final(words, end):
