@@ -133,9 +133,9 @@ def nearest_concepts(
             batch_texts = [texts[number] for number in batch]
             scores, rows = search.search(batch_texts, vectors[batch], depth, allowed=masks.rows)
             bounds = _score_bounds(scores, rows, complete=depth >= masks.row_count)
-            ranked = _concepts_of_rows(name_table, scores, rows, masks)
+            ranked = _concepts_of_rows(name_table, scores, rows, masks, k)
             for number, bound, hits in zip(batch, bounds, ranked, strict=True):
-                best[number] = hits[:k]
+                best[number] = hits
                 if bound is not None and (len(hits) < k or hits[k - 1].score <= bound):
                     unfinished.append(number)
         pending = unfinished
@@ -144,15 +144,15 @@ def nearest_concepts(
 
 
 def _concepts_of_rows(
-    name_table: NameTable, scores: NDArray[np.float32], rows: NDArray[np.int64], masks: FilterMasks
+    name_table: NameTable, scores: NDArray[np.float32], rows: NDArray[np.int64], masks: FilterMasks, k: int
 ) -> Iterator[list[ConceptHit]]:
-    """Yield the concepts of the rows of each mention, best first.  # scores, rows: (mentions, depth)"""
+    """Yield the best k concepts of each mention, best first.  # scores, rows: (mentions, depth)"""
     ranked = _rank(name_table, scores, rows, masks.links)
     bounds = np.searchsorted(ranked.mentions, np.arange(len(rows) + 1)).tolist()
-    columns = (ranked.concepts.tolist(), ranked.scores.tolist(), ranked.rows.tolist())
-    hits = list(map(ConceptHit, *columns))
     for start, stop in pairwise(bounds):
-        yield hits[start:stop]
+        best = slice(start, min(stop, start + k))
+        columns = (ranked.concepts[best], ranked.scores[best], ranked.rows[best])
+        yield list(map(ConceptHit, *(column.tolist() for column in columns)))
 
 
 def _score_bounds(

@@ -119,10 +119,11 @@ def test_a_misspelt_word_shares_most_of_its_trigrams() -> None:
 
 def test_counts_order_the_meanings_of_a_short_form() -> None:
     names, kinds = ("RA", "RA", "RAS"), ("abbreviation", "abbreviation", "abbreviation")
-    table = features([RerankRequest("ra", names, (1, 1, 0.5), kinds=kinds, counts=(99, 9, 9999))], WORDS)
+    request = RerankRequest("known ra", names, (1, 1, 0.5), kinds=kinds, counts=(99, 9, 9999))
+    table = features([request], WORDS)
     assert table[:, FEATURES.index("abbreviation")].tolist() == [1, 1, -1]
     first, second, other = table[:, FEATURES.index("count lead")].tolist()
-    assert first == 0 > second > other
+    assert first == other == 0 > second
 
 
 def test_no_candidates_have_no_features() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sapbert.linking.fusion import fit
 from sapbert.linking.fusion.features import FEATURES
-from sapbert.linking.fusion.fit import LabelledRequest, fit_ranker, training_set, word_weights
+from sapbert.linking.fusion.fit import LabelledRequest, TrainingSet, fit_ranker, training_set, word_weights
 from sapbert.linking.fusion.ranker import FusionRanker, probabilities
 from sapbert.linking.fusion.words import WordTable
 from sapbert.protocols import RerankRequest
@@ -37,8 +37,9 @@ def unanswerable(number: int) -> LabelledRequest:
 
 @pytest.fixture(scope="module")
 def ranker() -> FusionRanker:
-    groups = [[misspelt(number) for number in range(30)], [unanswerable(number) for number in range(30)]]
-    return fit_ranker(training_set(groups, WORDS), WORDS, epochs=60)
+    groups = [[misspelt(number) for number in range(30)], [unanswerable(number) for number in range(10)]]
+    data = TrainingSet.join([training_set(group, WORDS) for group in groups])
+    return fit_ranker(data, WORDS, epochs=60)
 
 
 def test_the_ranker_prefers_the_similar_name_to_the_order_of_the_search(ranker: FusionRanker) -> None:
@@ -54,7 +55,7 @@ def test_the_probability_is_low_if_no_name_is_similar(ranker: FusionRanker) -> N
 
 
 def test_the_same_data_and_seed_give_the_same_ranker() -> None:
-    data = training_set([[misspelt(number) for number in range(10)]], WORDS)
+    data = training_set([misspelt(number) for number in range(10)], WORDS)
     assert fit_ranker(data, WORDS, epochs=2).fingerprint == fit_ranker(data, WORDS, epochs=2).fingerprint
 
 
@@ -89,7 +90,9 @@ def test_probabilities_are_a_softmax_with_a_logit_of_zero() -> None:
 
 
 def test_the_gradient_is_that_of_the_loss() -> None:
-    data = training_set([[misspelt(1), unanswerable(2)], [misspelt(3)]], WORDS)
+    data = TrainingSet.join(
+        [training_set([misspelt(1), unanswerable(2)], WORDS), training_set([misspelt(3)], WORDS)]
+    )
     parameters = fit._initial(np.random.default_rng(1))
 
     def loss(changed: dict[str, Any]) -> float:

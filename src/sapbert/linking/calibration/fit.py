@@ -147,7 +147,7 @@ def _with_ranker(linker: Linker, examples: Sequence[LabelledRequest]) -> Linker:
         linker.search,
         linker.name_table,
         fingerprint=linker.fingerprint,
-        ranker=fit_for_index(linker, [examples]),
+        ranker=fit_for_index(linker, examples),
         reranker=linker.reranker,
     )
 

@@ -33,11 +33,9 @@ def labelled_requests(linker: Linker, labelled: Iterable[LabelledMention]) -> li
     return examples
 
 
-def fit_for_index(
-    linker: Linker, groups: Sequence[Sequence[LabelledRequest]], *, seed: int = 0
-) -> FusionRanker:
-    """Fit a ranker on groups of examples; how common words are is counted in the names of the index."""
+def fit_for_index(linker: Linker, examples: Sequence[LabelledRequest], *, seed: int = 0) -> FusionRanker:
+    """Fit a ranker; how common words are is counted in the names of the index."""
     names = linker.name_table.folded
     words = word_weights(names.span(0, len(names)))
-    data = training_set(groups, words)
+    data = training_set(examples, words)
     return fit_ranker(data, words, encoder=linker.encoder.fingerprint, seed=seed)

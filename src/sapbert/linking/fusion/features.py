@@ -91,6 +91,11 @@ class _Pairs:
         """Sum the values of items per name.  # (names,)"""
         return np.bincount(texts - self.mentions, values, len(self.owner)).astype(np.float32)
 
+    def name_hashes(self) -> NDArray[np.uint64]:
+        """Return the hash of each name.  # (names,)"""
+        starts, stops = self.tokens.text_starts, self.tokens.text_stops
+        return self.tokens.span_hashes(starts[self.mentions :], stops[self.mentions :])
+
     def lead(self, values: Floats) -> Floats:
         """Return each value minus the largest of the same mention.  # (names,)"""
         largest = np.zeros(self.mentions, np.float32)
@@ -107,13 +112,13 @@ def features(requests: Sequence[RerankRequest], words: WordTable) -> Floats:
 
 def _chunk_features(requests: Sequence[RerankRequest], words: WordTable) -> Floats:
     pairs = _Pairs.of(requests)
-    alignment = _alignment_features(pairs)
+    overlap = _overlap_features(pairs, words)
     columns = {
-        **alignment,
+        **overlap,
         **_search_features(pairs),
-        **_overlap_features(pairs, words),
+        **_alignment_features(pairs),
         **_length_features(pairs),
-        **_kind_features(pairs, alignment["equal"]),
+        **_kind_features(pairs, overlap["word precision"] > _ALMOST_ONE),
     }
     table = np.empty((len(pairs.owner), len(FEATURES)), np.float32)
     for number, name in enumerate(FEATURES):
@@ -259,14 +264,21 @@ def _length_features(pairs: _Pairs) -> dict[str, Floats]:
     }
 
 
-def _kind_features(pairs: _Pairs, equal: Floats) -> dict[str, Floats]:
+def _kind_features(pairs: _Pairs, inside: NDArray[np.bool_]) -> dict[str, Floats]:
+    """Return the features of kinds; `inside` is whether all words of a name are in the mention."""
     kinds = [kind for request in pairs.requests for kind in request.kinds or ("",) * len(request.names)]
     counts = [count for request in pairs.requests for count in request.counts or (0,) * len(request.names)]
     columns = {kind: np.array([each == kind for each in kinds], np.float32) for kind in KINDS}
+    # Counts are comparable between the meanings of one short form only.
+    _, form = np.unique(
+        np.stack([pairs.owner.astype(np.uint64), pairs.name_hashes()]), axis=1, return_inverse=True
+    )
+    uses = (np.log1p(counts) / 10).astype(np.float32)
+    most = np.zeros(len(uses), np.float32)
+    np.maximum.at(most, form, uses)
     return {
         **columns,
-        # A short form that is not the mention says nothing about it.
-        "abbreviation": columns["abbreviation"] * (2 * equal - 1),
-        # Counts are comparable between the meanings of one short form only.
-        "count lead": pairs.lead((equal * np.log1p(counts) / 10).astype(np.float32)),
+        # A short form that is not in the mention says nothing about it.
+        "abbreviation": columns["abbreviation"] * np.where(inside, np.float32(1), np.float32(-1)),
+        "count lead": uses - most[form],
     }

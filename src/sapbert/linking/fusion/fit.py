@@ -53,6 +53,17 @@ class TrainingSet:
     weights: Floats
     """# (mentions,)"""
 
+    @classmethod
+    def join(cls, parts: Sequence[TrainingSet]) -> TrainingSet:
+        """Return the mentions of several sets, each with the same total weight."""
+        shares = np.concatenate([np.full(len(part.counts), 1 / len(part.counts)) for part in parts])
+        return cls(
+            np.concatenate([part.table for part in parts]),
+            np.concatenate([part.correct for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+            (shares / shares.mean()).astype(np.float32),
+        )
+
     def take(self, mentions: NDArray[np.int64]) -> TrainingSet:
         """Return some of the mentions."""
         starts = np.cumsum(self.counts) - self.counts
@@ -77,17 +88,14 @@ def word_weights(names: Iterable[str], common: int = _COMMON_WORDS) -> WordTable
     return WordTable.of(weights)
 
 
-def training_set(groups: Sequence[Sequence[LabelledRequest]], words: WordTable) -> TrainingSet:
-    """Compute the features of labelled requests; each group gets the same total weight."""
-    groups = [[each for each in group if each.correct] for group in groups]
-    examples = [example for group in groups for example in group]
-    shares = [np.full(len(group), 1 / max(len(group), 1), np.float32) for group in groups]
-    weights = np.concatenate(shares)
+def training_set(examples: Sequence[LabelledRequest], words: WordTable) -> TrainingSet:
+    """Compute the features of labelled requests; those without candidates are left out."""
+    examples = [example for example in examples if example.correct]
     return TrainingSet(
         features([example.request for example in examples], words),
         np.array([right for example in examples for right in example.correct], np.bool_),
         np.array([len(example.correct) for example in examples], np.int64),
-        weights / weights.mean(),
+        np.ones(len(examples), np.float32),
     )
 
 

@@ -17,11 +17,12 @@ def _split(words: str) -> tuple[str, ...]:
 
 
 MODIFIERS: Final = _split(
-    "acute active advanced bilateral both chronic current early end ended episode episodes exacerbation "
-    "extreme former h history ho hx known late left lower l lt marked mild minor moderate my new no non "
-    "old onset ongoing past patient persistent possible post previous prior probable r recent recurrent "
-    "resolved right rt s p severe severely side sided sl slight small stable stage status subacute sudden "
-    "suspected terrible unilateral unspecified upper very without worsening"
+    "acute active advanced bilateral both chronic controlled current day days decompensated early end ended "
+    "episode episodes exac exacerbation extreme former h history ho hx known l late left level levels lower "
+    "lt marked mild minor moderate my new no non o old onset ongoing p past patient persistent poorly "
+    "possible post previous prior probable r recent recurrent resolved right rt s severe severely side sided "
+    "since sl slight small stable stage status subacute sudden suspected terrible test uncontrolled "
+    "unilateral unspecified upper very week weeks without worsening worst x year years"
 )
 """Words that describe a finding and seldom change its concept: side, severity, course, history, negation."""
 STOPWORDS: Final = _split("a an and as at by due for from in is of on or the to with")
