@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import resource
 import time
 from dataclasses import asdict, replace
 from functools import partial
@@ -49,6 +50,7 @@ def train(pairs: Path, out: Path, options: list[str]) -> None:
         "steps_seconds": started["last"] - started["first"],
         "total_seconds": time.perf_counter() - begin,
         "cpu_seconds": time.process_time() - cpu,
+        "peak_gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
     }
     kind = (
         torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from sapbert.arrays import map_array
 from sapbert.artifacts import create, fingerprint_of, load_manifest
-from sapbert.cache import cache_folder
 from sapbert.encoder.open import open_encoder
 from sapbert.errors import ArtifactError
 from sapbert.pairs.artifact import Pairs
@@ -47,6 +46,8 @@ def teacher_vectors(
     teacher: Encoder, pairs: Pairs, *, progress: Progress = no_progress
 ) -> NDArray[np.float16]:
     """Return the teacher's vector of each name of `pairs`, from the cache if it has them."""
+    from sapbert.cache import cache_folder  # needs platformdirs, which training without a teacher does not
+
     key = {"teacher": teacher.fingerprint, "pairs": pairs.manifest.fingerprint}
     folder = cache_folder() / "teachers" / fingerprint_of(key)
     vectors = np.empty((len(pairs.names), teacher.dimension), np.float16)
