@@ -52,10 +52,12 @@ class CellProgress:
     """Estimate from the cells measured so far; None before the first."""
 
 
-def find_benchmarks(folder: Path, names: Iterable[str]) -> tuple[dict[str, EvaluationSet], dict[str, str]]:
+def find_benchmarks(
+    folder: Path, names: Iterable[str], *, dictionary: Path | None = None
+) -> tuple[dict[str, EvaluationSet], dict[str, str]]:
     """Open the benchmarks called `names` in `folder`; return also why others cannot be measured.
 
-    A damaged benchmark is an error, not a missing one.
+    `dictionary` is for benchmarks without one. A damaged benchmark is an error, not a missing one.
     """
     benchmarks: dict[str, EvaluationSet] = {}
     missing: dict[str, str] = {}
@@ -63,7 +65,7 @@ def find_benchmarks(folder: Path, names: Iterable[str]) -> tuple[dict[str, Evalu
         if not (folder / name).is_dir():
             missing[name] = f"no folder {name} in the folder of benchmarks"
             continue
-        benchmark = open_evaluation_set(folder / name)
+        benchmark = open_evaluation_set(folder / name, dictionary=dictionary)
         test = benchmark.splits.get(_SPLIT)
         if test is None or not (test["ids"].list.len() > 0).any():
             missing[name] = f"the folder {name} has no test split with labelled mentions"

@@ -54,6 +54,13 @@ BENCHMARKS = {
     ),
 }
 """Name of the folder of a benchmark → the benchmark."""
+XL_BEL = {
+    f"xl-bel-{language}": PaperBenchmark(
+        language, "The paper searches 399,931 names of UMLS, in all languages."
+    )
+    for language in ("en", "es", "de", "fi", "ru", "tr", "ko", "zh", "ja", "th")
+}
+"""The sets of the cross-lingual paper (Liu et al., ACL 2021), in the order of its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,14 @@ def paper_tables() -> Mapping[str, PaperTable]:
     """Return all tables in `published.tsv` by name: `table1`, …"""
     text = files("sapbert.paper").joinpath("published.tsv").read_text(encoding="utf-8")
     return dict(_table(block.splitlines()) for block in text.split("\n\n"))
+
+
+def xl_bel_table() -> PaperTable:
+    """Return the table of XL-BEL: its columns, without rows.
+
+    The published figures are not included, because only the sets themselves were at hand.
+    """
+    return PaperTable("XL-BEL (Liu et al., ACL 2021)", tuple(XL_BEL), {}, {})
 
 
 def _table(lines: list[str]) -> tuple[str, PaperTable]:

@@ -16,11 +16,14 @@ from sapbert.evaluation.compare import Accuracy, System, compare, mean_over_runs
 from sapbert.evaluation.metrics import KS
 from sapbert.evaluation.report import accuracy_text, interval_text
 from sapbert.evaluation.significance import CONFIDENCE_LEVEL, Interval, bootstrap_interval, t_test
-from sapbert.paper.published import BENCHMARKS, PaperTable, paper_tables
+from sapbert.paper.published import BENCHMARKS, XL_BEL, PaperTable, paper_tables
 from sapbert.paper.results_table import markdown_table
 
 DICTIONARY, ENLARGED_DICTIONARY = "dictionary", "test_dictionary"
 NO_VALUE = "\N{EN DASH}"
+_SETS = {**BENCHMARKS, **XL_BEL}
+_PUBLISHED = "Rows in italics are from the paper."
+_NOT_PUBLISHED = "The figures of the paper are not included."
 _SIGNIFICANCE_LEVEL = 0.05
 
 
@@ -108,7 +111,7 @@ def table_text(data: Reproduction) -> str:
     }
     sections = [
         f"# SapBERT paper, {data.table.title}\n",
-        "Acc@1/Acc@5 in percent. Rows in italics are from the paper.\n",
+        f"Acc@1/Acc@5 in percent. {_PUBLISHED if data.table.rows else _NOT_PUBLISHED}\n",
         "## With the dictionary of each protocol, as in the paper\n",
         markdown_table(list(_lines(data, data.columns, protocol, published=True))),
     ]
@@ -178,7 +181,7 @@ def _lines(
 
 
 def _line(title: str, columns: Sequence[str], cells: Mapping[str, str]) -> dict[str, str]:
-    return {"": title} | {BENCHMARKS[name].title: cells.get(name, NO_VALUE) for name in columns}
+    return {"": title} | {_SETS[name].title: cells.get(name, NO_VALUE) for name in columns}
 
 
 def _accuracy(measured: MeasuredAccuracy) -> str:
@@ -187,13 +190,11 @@ def _accuracy(measured: MeasuredAccuracy) -> str:
 
 def _notes(data: Reproduction) -> Iterator[str]:
     for name, benchmark in data.benchmarks.items():
-        yield f"{BENCHMARKS[name].title}: {_counts(name, benchmark)}. {BENCHMARKS[name].note}"
+        yield f"{_SETS[name].title}: {_counts(name, benchmark)}. {_SETS[name].note}"
     for name in data.columns:
         if name in data.missing:
-            yield f"{BENCHMARKS[name].title} was not measured: {data.missing[name]}."
-    enlarged = [
-        BENCHMARKS[name].title for name in data.benchmarks if data.protocol(name) == ENLARGED_DICTIONARY
-    ]
+            yield f"{_SETS[name].title} was not measured: {data.missing[name]}."
+    enlarged = [_SETS[name].title for name in data.benchmarks if data.protocol(name) == ENLARGED_DICTIONARY]
     if enlarged:
         yield (
             f"The protocol of {' and '.join(enlarged)} adds the training and development mentions to the "
@@ -201,8 +202,8 @@ def _notes(data: Reproduction) -> Iterator[str]:
         )
     yield (
         "Intervals are bootstrap intervals over mentions. For several runs, results are mean ± standard "
-        "deviation. The paper reports means of five runs, without intervals or deviations."
-    )
+        "deviation."
+    ) + (" The paper reports means of five runs, without intervals or deviations." if data.table.rows else "")
     if any(measured.p is not None for measured in data.accuracies.values()):
         yield f"†: better than {data.reference}, p < {_SIGNIFICANCE_LEVEL}, by {_test_name(data)}."
 
@@ -219,6 +220,6 @@ def _counts(name: str, benchmark: EvaluationSet) -> str:
     mentions = f"{folds} folds of {test.height / folds:,.1f}" if folds > 1 else f"{test.height:,}"
     sizes = [f"{len(dictionary):,}" for dictionary in benchmark.dictionaries.values()]
     names = " names, with the protocol's mentions ".join(sizes)
-    printed = paper_tables()["table3"].rows[name]
-    paper = f"in the paper {printed['test']} and {printed['names']}"
-    return f"{mentions} test mentions and {names}{' names' if len(sizes) == 1 else ''}; {paper}"
+    counts = f"{mentions} test mentions and {names}{' names' if len(sizes) == 1 else ''}"
+    printed = paper_tables()["table3"].rows.get(name)
+    return f"{counts}; in the paper {printed['test']} and {printed['names']}" if printed else counts

@@ -75,6 +75,23 @@ def test_a_resumed_table_is_written_again_without_measuring(
     assert table["row"].unique(maintain_order=True).to_list() == ["exact", "edit", "sapbert"]
 
 
+def test_the_table_of_xl_bel_searches_the_given_dictionary(sapbert: Sapbert, tmp_path: Path) -> None:
+    folder = tmp_path / "sets" / "xl-bel-es"
+    folder.mkdir(parents=True)
+    (folder / "es_1k_test_query.txt").write_text("C01||asma\nC02||fiebre\n", encoding="utf-8")
+    (tmp_path / "names.tsv").write_text("concept_id\tname\nC01\tasma\nC02\tfever\n", encoding="utf-8")
+    arguments = ("--benchmarks", tmp_path / "sets", "--dictionary", tmp_path / "names.tsv")
+
+    done = sapbert("reproduce", "xlbel", *arguments, "--baselines", "exact", "-o", tmp_path / "paper")
+
+    assert done.code == 0, done.err
+    header, _, row, *_ = done.out[done.out.index("|  |") :].splitlines()
+    assert header == "|  | en | es | de | fi | ru | tr | ko | zh | ja | th |"
+    assert row.startswith("| exact | \N{EN DASH} | 50.0/50.0 |")
+    assert "en was not measured: no folder xl-bel-en" in done.out
+    assert left_in(tmp_path / "paper") == {"cells", "xlbel.md", "xlbel.csv"}
+
+
 def test_another_table_reuses_finished_cells(sapbert: Sapbert, benchmarks: Path, tmp_path: Path) -> None:
     arguments = ("--benchmarks", benchmarks, "--baselines", "exact", "-o", tmp_path / "paper")
     assert sapbert("reproduce", "table1", *arguments).code == 0

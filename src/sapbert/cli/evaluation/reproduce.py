@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -22,13 +22,15 @@ from sapbert.resumable import refuse_earlier_results
 
 if TYPE_CHECKING:
     from sapbert.evaluation.benchmarks.loader import EvaluationSet
+    from sapbert.evaluation.compare import System
     from sapbert.evaluation.rankers import RankerFactory
     from sapbert.paper.cells import CellProgress, RankerRun
     from sapbert.paper.published import PaperTable
+    from sapbert.paper.tables import Reproduction
     from sapbert.progress import Progress
 
 app, command = command_group("Reproduce a table or figure of the SapBERT paper.")
-_OUTPUT_FILES = re.compile(r"table\d\.(md|csv)|figure\d\.(png|html)|cells|\..*")
+_OUTPUT_FILES = re.compile(r"(table\d|xlbel)\.(md|csv)|figure\d\.(png|html)|cells|\..*")
 """Files that an output folder may contain; hidden files are left by killed processes."""
 _ASSIGNMENT = re.compile(r"\s*([^/=]+?)\s*=(.+)")
 
@@ -64,14 +66,25 @@ Benchmarks = Annotated[
 ]
 
 
+XlBelBenchmarks = Annotated[
+    Path,
+    typer.Option(
+        help="Folder of the sets, one subfolder per language: xl-bel-en, xl-bel-es and so on. Missing sets "
+        "are reported.",
+        exists=True,
+        file_okay=False,
+        show_default=False,
+    ),
+]
+Baselines = Annotated[str, typer.Option(help="Baseline rows, separated by commas; may be empty.")]
+
+
 def table(
     context: typer.Context,
     benchmarks: Benchmarks,
     out: OutFolder,
     models: Models = [],
-    baselines: Annotated[str, typer.Option(help="Baseline rows, separated by commas; may be empty.")] = (
-        "exact,tfidf,bm25,edit"
-    ),
+    baselines: Baselines = "exact,tfidf,bm25,edit",
     paper_rows: PaperRows = [],
     against: Annotated[
         str | None,
@@ -89,10 +102,8 @@ def table(
     Writes the results next to the paper's figures, as Markdown and CSV. Finished cells are kept in OUT/cells;
     --resume reuses them, also for another table.
     """
-    from sapbert.paper.cells import CELLS, measure_cells
-    from sapbert.paper.published import SOTA, paper_tables
-    from sapbert.paper.results_table import write_table
-    from sapbert.paper.tables import Reproduction, csv_rows, table_text
+    from sapbert.paper.published import BENCHMARKS, SOTA, paper_tables
+    from sapbert.paper.tables import Reproduction
 
     _check_out_folder(out)
     name = str(context.info_name)
@@ -102,19 +113,10 @@ def table(
     reference = published.find(SOTA) if against is None else against
     if against is not None and against not in (*baseline_names, *named):
         reference = published.row(against)
-    sets, absent = _find_benchmarks(benchmarks)
-    if not baseline_names and not named:
-        raise ConfigError("nothing to evaluate: give --models or --baselines")
-    refuse_earlier_results(out / CELLS, resume=resume, overwrite=overwrite)
-    try:
-        with progress_bar() as progress:
-            runs = list(_runs(baseline_names, named, cache, progress))
-            systems = measure_cells(runs, sets, out, overwrite=overwrite, on_cell=_report_cell)
-    except KeyboardInterrupt:
-        typer.echo(f"stopped; finished cells are kept in {out / CELLS}; add --resume to continue", err=True)
-        raise typer.Exit(1) from None
-    reproduction = Reproduction(published, systems, sets, absent, compared, reference)
-    _print_table(write_table(out / f"{name}.md", table_text(reproduction), list(csv_rows(reproduction))))
+    sets, absent = _find_benchmarks(benchmarks, BENCHMARKS)
+    rows = _Rows(baseline_names, named, cache)
+    systems = _measure(rows, sets, out, resume=resume, overwrite=overwrite)
+    _write(out / f"{name}.md", Reproduction(published, systems, sets, absent, compared, reference))
 
 
 for _name, _title in {
@@ -124,6 +126,41 @@ for _name, _title in {
     "table6": "Loss functions.",
 }.items():
     command(_name, short_help=_title)(table)
+
+
+@command()
+def xlbel(
+    benchmarks: XlBelBenchmarks,
+    dictionary: Annotated[
+        Path,
+        typer.Option(
+            help="Names to search, with the ids of the sets: a vocabulary, a TSV with concept_id and name, "
+            "or a file with id||name lines.",
+            exists=True,
+            show_default=False,
+        ),
+    ],
+    out: OutFolder,
+    models: Models = [],
+    baselines: Baselines = "exact,tfidf",
+    cache: VectorCache = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """XL-BEL, cross-lingual linking in ten languages.
+
+    A mention whose id is not in the dictionary counts as wrong, so results with a dictionary other than UMLS
+    are lower than published ones.
+    """
+    from sapbert.paper.published import XL_BEL, xl_bel_table
+    from sapbert.paper.tables import Reproduction
+
+    _check_out_folder(out)
+    named = _named_models(models)
+    sets, absent = _find_benchmarks(benchmarks, XL_BEL, dictionary=dictionary)
+    rows = _Rows([baseline for baseline in baselines.split(",") if baseline], named, cache)
+    systems = _measure(rows, sets, out, resume=resume, overwrite=overwrite)
+    _write(out / "xlbel.md", Reproduction(xl_bel_table(), systems, sets, absent, {}, None))
 
 
 @command()
@@ -159,16 +196,51 @@ def figure2(pairs: PairsPath, models: Models, out: OutFolder, settings: Similari
     draw_similarity_figure(pairs, _panels(models), out / "figure2.png", settings, overwrite=True)
 
 
-def _find_benchmarks(folder: Path) -> tuple[dict[str, EvaluationSet], dict[str, str]]:
+def _find_benchmarks(
+    folder: Path, names: Iterable[str], *, dictionary: Path | None = None
+) -> tuple[dict[str, EvaluationSet], dict[str, str]]:
     from sapbert.paper.cells import find_benchmarks
-    from sapbert.paper.published import BENCHMARKS
 
-    sets, absent = find_benchmarks(folder, BENCHMARKS)
+    sets, absent = find_benchmarks(folder, names, dictionary=dictionary)
     if not sets:
         raise ConfigError(
-            f"{folder} contains none of the paper's benchmarks; expected subfolders: {', '.join(BENCHMARKS)}"
+            f"{folder} contains none of the paper's benchmarks; expected subfolders: {', '.join(names)}"
         )
     return sets, absent
+
+
+class _Rows(NamedTuple):
+    """The rows of a table to measure."""
+
+    baselines: list[str]
+    models: Mapping[str, list[str]]
+    """Row → the folders of its models."""
+    cache: Path | None
+
+
+def _measure(
+    rows: _Rows, sets: Mapping[str, EvaluationSet], out: Path, *, resume: bool, overwrite: bool
+) -> dict[tuple[str, str], System]:
+    """Evaluate every row on every set; finished cells are kept if the run is interrupted."""
+    from sapbert.paper.cells import CELLS, measure_cells
+
+    if not rows.baselines and not rows.models:
+        raise ConfigError("nothing to evaluate: give --models or --baselines")
+    refuse_earlier_results(out / CELLS, resume=resume, overwrite=overwrite)
+    try:
+        with progress_bar() as progress:
+            runs = list(_runs(rows.baselines, rows.models, rows.cache, progress))
+            return measure_cells(runs, sets, out, overwrite=overwrite, on_cell=_report_cell)
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; finished cells are kept in {out / CELLS}; add --resume to continue", err=True)
+        raise typer.Exit(1) from None
+
+
+def _write(target: Path, reproduction: Reproduction) -> None:
+    from sapbert.paper.results_table import write_table
+    from sapbert.paper.tables import csv_rows, table_text
+
+    _print_table(write_table(target, table_text(reproduction), list(csv_rows(reproduction))))
 
 
 def _panels(models: Iterable[str]) -> dict[str, str]:
