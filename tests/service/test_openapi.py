@@ -21,6 +21,7 @@ from tests.service.conftest import MakeBench
 
 OPERATIONS = [
     ("/v1/link", "POST"),
+    ("/v1/annotate", "POST"),
     ("/v1/concepts/{concept_id}", "GET"),
     ("/v1/search", "GET"),
     ("/v1/map", "POST"),
@@ -29,7 +30,7 @@ OPERATIONS = [
     ("/v1/ready", "GET"),
     ("/metrics", "GET"),
 ]
-FILTERED = ("/v1/link", "/v1/search", "/v1/map")
+FILTERED = ("/v1/link", "/v1/annotate", "/v1/search", "/v1/map")
 
 
 @pytest.fixture(scope="module")

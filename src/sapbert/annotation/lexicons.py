@@ -20,8 +20,10 @@ from sapbert.index.name_table import NameTable
 _logger = logging.getLogger(__name__)
 
 
-def open_lexicon(index: Path, name_table: NameTable, fingerprint: str) -> Lexicon:
-    """Open the lexicon of the index at `index`, or the cached one."""
+def open_lexicon(index: Path | None, name_table: NameTable, fingerprint: str) -> Lexicon:
+    """Open the lexicon of the index at `index`, or the cached one; make one if there is no folder."""
+    if index is None:
+        return _make_temporary(name_table)
     if (index / LEXICON).is_dir():
         with suppress(ArtifactError):  # written by a version that splits words in another way
             return Lexicon.open(index / LEXICON, names=len(name_table))
@@ -37,10 +39,16 @@ def _make(cached: Path, name_table: NameTable) -> Lexicon:
         cached.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{cached.name}.", dir=cached.parent))
     except OSError:
-        with tempfile.TemporaryDirectory() as folder:
-            write_lexicon(name_table, Path(folder))
-            return Lexicon.open(Path(folder), names=len(name_table))
+        return _make_temporary(name_table)
     write_lexicon(name_table, draft)
     with suppress(OSError):  # another process was faster
         os.rename(draft, cached)
     return Lexicon.open(cached, names=len(name_table))
+
+
+def _make_temporary(name_table: NameTable) -> Lexicon:
+    """Make a lexicon whose files are deleted at once; its arrays are copied to memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_lexicon(name_table, Path(folder))
+        mapped = Lexicon.open(Path(folder), names=len(name_table))
+        return Lexicon(mapped.keys.copy(), mapped.orders.copy(), mapped.rows.copy(), mapped.filter.copy())

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from sapbert.service import api, static
+from sapbert.service.annotation import routes as annotation
 from sapbert.service.middleware.guard import INTERNAL_ERROR, Guard, error_response
 from sapbert.service.middleware.metrics import Metrics
 from sapbert.service.reconciliation import routes as reconcile
@@ -20,7 +21,7 @@ from sapbert.service.schemas import validation_message
 from sapbert.service.state import Service, State
 from sapbert.version import __version__
 
-_ROUTERS = (api.router, api.metrics_router, reconcile.router, static.router)
+_ROUTERS = (api.router, annotation.router, api.metrics_router, reconcile.router, static.router)
 _DESCRIPTION = "Links mentions to the concepts of biomedical vocabularies."
 _NOT_JSON = "the body is not valid JSON"
 _MESSAGES = {

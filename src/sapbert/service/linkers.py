@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from sapbert.artifacts import load_manifest
 from sapbert.curies import parse_curie
@@ -25,6 +26,8 @@ class ServedLinker:
     name: str
     title: str
     linker: Linker
+    index: Path | None = None
+    """Folder of the index; None for a linker that was made in memory."""
 
     def types_of(self, concept: int) -> list[str]:
         """Return the types of a concept, by its number."""
@@ -72,4 +75,4 @@ def _open(name: str, settings: LinkerSettings, threads: int | None) -> ServedLin
             raise no_known_concept(
                 mentions, settings.index, table=settings.mentions, option="--mentions-prefix"
             )
-    return ServedLinker(name, settings.title or name, linker)
+    return ServedLinker(name, settings.title or name, linker, resolve_default(settings.index, "index"))

@@ -1,0 +1,1 @@
+"""Annotate running text over HTTP."""
