@@ -82,10 +82,11 @@ def build(folder: Path, trees: Path, target: Path) -> Manifest:
     joined = mesh_concepts(folder, mesh)
     added = [*lexicons(mesh), brands(folder, mesh), abbreviations(folder, mesh)]
     added += [source_names(folder, source, joined) for source in SOURCES]
-    marked = mark_abbreviations(pl.concat(added))
-    names = pl.concat([mesh.select(COLUMNS), without_conflicts(marked, mesh)])
+    ordered = (rows.with_columns(order=pl.lit(order)) for order, rows in enumerate(added))
+    marked = mark_abbreviations(pl.concat(ordered))
+    names = pl.concat([mesh.select(COLUMNS), without_conflicts(marked, mesh).select(COLUMNS)])
     weights = abbreviation_weights(
-        mark_abbreviations(pl.concat([mesh.select(COLUMNS), marked])), names, folder
+        mark_abbreviations(pl.concat([mesh.select(COLUMNS), marked.select(COLUMNS)])), names, folder
     )
     names = names.drop("count").join(weights, on=["concept_id", "folded"], how="left", maintain_order="left")
     with TemporaryDirectory() as place:
@@ -225,24 +226,32 @@ def with_mesh(rows: pl.DataFrame, column: str, mesh: pl.DataFrame) -> pl.DataFra
 def mesh_concepts(folder: Path, mesh: pl.DataFrame) -> pl.DataFrame:
     """Return the concepts of other sources that are MeSH concepts: `concept_id`, `mesh`.
 
-    Cross-references first, directly or through Mondo and DOID; then equal preferred names.
+    In this order: a preferred name that is a heading; a one-to-one cross-reference, directly or through Mondo
+    and DOID; without a reference, a preferred name that is an entry term of one descriptor.
     """
     xrefs = read(folder, "xrefs")
-    xrefs = xrefs.with_columns(
-        to_curies(xrefs[column]).alias(column) for column in xrefs.columns
-    ).drop_nulls()
-    direct = one_to_one(xrefs.filter(pl.col("xref").str.starts_with("mesh:")).rename({"xref": "mesh"}))
+    curies = [to_curies(xrefs[column]).alias(column) for column in xrefs.columns]
+    xrefs = xrefs.with_columns(curies).drop_nulls()
+    references = xrefs.filter(pl.col("xref").str.starts_with("mesh:")).rename({"xref": "mesh"})
+    direct = one_to_one(references)
     indirect = xrefs.join(direct, on="concept_id").select("mesh", concept_id="xref")
-    known = pl.concat([direct, one_to_one(indirect)]).unique("concept_id", keep="first", maintain_order=True)
-    known = known.filter(pl.col("mesh").is_in(mesh["concept_id"].unique().implode()))
     tables = [read(folder, table) for table in dict.fromkeys(source.table for source in SOURCES)]
     labels = pl.concat(
         table.filter(pl.col("is_preferred") == "1", pl.col("lang") == "en").select("concept_id", "name")
         for table in tables
     )
-    labels = labels.with_columns(to_curies(labels["concept_id"]), fold_names(labels["name"]).alias("folded"))
-    equal = labels.join(unambiguous(mesh), on="folded", maintain_order="left").select("concept_id", "mesh")
-    return pl.concat([known, equal]).drop_nulls().unique("concept_id", keep="first", maintain_order=True)
+    labels = labels.with_columns(to_curies(labels["concept_id"]))
+    descriptors = mesh.filter(pl.col("concept_id").str.starts_with("mesh:D"))
+    entries = with_mesh(labels.join(references, on="concept_id", how="anti"), "name", descriptors)
+    joined = [
+        with_mesh(labels, "name", mesh.filter(pl.col("rank") > 0)),
+        direct,
+        one_to_one(indirect),
+        entries,
+    ]
+    pairs = pl.concat(rows.select("concept_id", "mesh") for rows in joined).drop_nulls()
+    pairs = pairs.filter(pl.col("mesh").is_in(mesh["concept_id"].unique().implode()))
+    return pairs.unique("concept_id", keep="first", maintain_order=True)
 
 
 def one_to_one(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -304,15 +313,16 @@ def lexicons(mesh: pl.DataFrame) -> Iterator[pl.DataFrame]:
     everyday = read_table(LEXICONS / "everyday-names.tsv")
     lay = read_table(LEXICONS / "lay-language.tsv")
     lay = lay.select("name", variant="lay", kind=pl.lit("lay"), lang=pl.lit("en"), rank=pl.lit("1"))
-    rows = with_mesh(pl.concat([everyday, lay]), "name", mesh)
     label = pl.when(pl.col("kind") == "translation").then(1).otherwise(0)
     language = pl.when(pl.col("lang").fill_null("") == "").then(pl.lit("en")).otherwise("lang")
     weight = LEXICON_COUNT // pl.col("rank").cast(pl.Int32)
-    for kind in ("abbreviation", "brand", "translation", "lay"):
-        names = rows.filter(kind=kind).select(
-            concept_id="mesh", name="variant", language=language, rank=label, count=weight
-        )
-        yield named(names, source=LEXICON, kind=kind)
+    for table in (everyday, lay):
+        rows = with_mesh(table, "name", mesh)
+        for kind in ("abbreviation", "brand", "translation", "lay"):
+            names = rows.filter(kind=kind).select(
+                concept_id="mesh", name="variant", language=language, rank=label, count=weight
+            )
+            yield named(names, source=LEXICON, kind=kind)
 
 
 def mark_abbreviations(names: pl.DataFrame) -> pl.DataFrame:
@@ -331,11 +341,13 @@ def without_conflicts(added: pl.DataFrame, mesh: pl.DataFrame) -> pl.DataFrame:
     others = rows.filter(pl.col("kind") != "abbreviation")
     elsewhere = others.join(own, on="folded").filter(pl.col("other") != pl.col("concept_id"))
     others = others.join(elsewhere, on=["concept_id", "folded"], how="anti", maintain_order="left")
+    # The concepts that the first source with a name gives it; the lexicons of the project are the first.
+    others = others.filter(pl.col("order") == pl.col("order").min().over("folded", "language"))
     others = others.filter(pl.col("concept_id").n_unique().over("folded", "language") <= MAX_MEANINGS)
     # A label that repeats another name is still the name to display in its language.
     labels = others.filter(pl.col("rank") > 0).sort("rank", descending=True, maintain_order=True)
     labels = labels.unique(["concept_id", "language"], keep="first", maintain_order=True)
-    taken = pl.concat([mesh.select(COLUMNS), labels])
+    taken = pl.concat([mesh.select(COLUMNS), labels.select(COLUMNS)])
     short = without_repeats(short, taken, pl.col("folded"))
     return pl.concat([labels, short, few_translations(without_repeats(others, taken, WORDS))])
 

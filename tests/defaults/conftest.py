@@ -87,6 +87,8 @@ TABLES: dict[str, list[tuple[str, ...]]] = {
         NAME_COLUMNS,
         ("h", "HP:1", "fever", "1", "en"),
         ("h", "HP:1", "pyrexia", "0", "en"),
+        ("h", "HP:2", "migraine", "1", "en"),
+        ("h", "HP:2", "burning up", "0", "en"),
     ],
 }
 """Tables of other sources that have rows here."""

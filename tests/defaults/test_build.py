@@ -63,6 +63,12 @@ def test_a_name_that_mesh_gives_to_another_concept_is_not_added(home: Path) -> N
     assert [concept.concept_id for concept in vocabulary.find("fever")] == ["mesh:D005334"]
 
 
+def test_a_name_belongs_to_the_concept_of_the_first_source_that_has_it(home: Path) -> None:
+    vocabulary = Vocabulary.open(home / "vocabulary")
+    # HPO has it too, for another concept than the lexicon.
+    assert [concept.concept_id for concept in vocabulary.find("burning up")] == ["mesh:D005334"]
+
+
 def test_only_supplementary_records_that_are_drugs_or_diseases_are_included(home: Path) -> None:
     vocabulary = Vocabulary.open(home / "vocabulary")
     drug, disease = vocabulary.concept("mesh:C2"), vocabulary.concept("mesh:C1")
