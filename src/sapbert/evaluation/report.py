@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from sapbert.evaluation.ancestry import Ancestry
 from sapbert.evaluation.compare import Accuracy, Comparison, System, mean_over_runs
 from sapbert.evaluation.errors.kinds import ErrorKind
 from sapbert.evaluation.errors.wrong_links import WrongLink, count_kinds
@@ -90,6 +91,22 @@ def error_lines(evaluation: Evaluation, links: Mapping[str, Sequence[WrongLink]]
             rows[f"  {kind}"] = [
                 f"{kinds[kind]:,} ({kinds[kind] / max(wrong[name], 1):.0%})" for name, kinds in counts.items()
             ]
+    for title, cells in rows.items():
+        yield (f"{title:<20}" + "".join(f"{cell:<{_COLUMN_WIDTH}}" for cell in cells)).rstrip()
+
+
+def ancestry_lines(measured: Mapping[str, Ancestry]) -> Iterator[str]:
+    """Yield how far the answers of each system, or with each dictionary, are from the gold concepts."""
+    rows: dict[str, list[str]] = {"": list(measured)}
+    rows["within one step"] = [f"{each.accuracy_within_one_step:.1%}" for each in measured.values()]
+    for relation in next(iter(measured.values())).wrong:
+        rows[f"  {relation}"] = [
+            f"{each.wrong[relation]:,} ({each.wrong[relation] / max(sum(each.wrong.values()), 1):.0%})"
+            for each in measured.values()
+        ]
+    rows["mean distance"] = [
+        "-" if each.mean_distance is None else f"{each.mean_distance:.1f}" for each in measured.values()
+    ]
     for title, cells in rows.items():
         yield (f"{title:<20}" + "".join(f"{cell:<{_COLUMN_WIDTH}}" for cell in cells)).rstrip()
 

@@ -193,6 +193,27 @@ def test_errors_are_counted_by_kind_and_shown_on_a_page(sapbert: Sapbert, tmp_pa
     assert "--overwrite" in refused(sapbert("errors", run, "-o", page))
 
 
+def test_errors_and_compare_measure_distances_with_a_vocabulary(sapbert: Sapbert, tmp_path: Path) -> None:
+    names = tmp_path / "names.csv"
+    names.write_text("id,name,parents\nx:A,all,\nx:B,some,x:A\n")
+    assert sapbert("read", "table", names, "-o", tmp_path / "v").code == 0
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "dictionary.tsv").write_text("concept_id\tname\nA\tfever\nB\thigh fever\n")
+    (folder / "test.tsv").write_text("mention\tconcept_ids\nfever\tB\n")
+    assert sapbert("evaluate", "--benchmark", folder, "--baseline", "exact", "-o", tmp_path / "run").code == 0
+
+    options = ("--vocabulary", tmp_path / "v", "--prefix", "x")
+    errors = sapbert("errors", tmp_path / "run", *options).out.splitlines()
+    compared = sapbert("compare", tmp_path / "run", tmp_path / "run", *options).out
+    assert "within one step     100.0%" in errors
+    assert "  broader           1 (100%)" in errors
+    assert "100.0%" in compared
+    (tmp_path / "flat.csv").write_text("id,name\nx:A,all\n")
+    sapbert("read", "table", tmp_path / "flat.csv", "-o", tmp_path / "flat")
+    assert "has no parents" in refused(sapbert("errors", tmp_path / "run", "--vocabulary", tmp_path / "flat"))
+
+
 def test_errors_needs_an_evaluation_with_gold_names(sapbert: Sapbert, tmp_path: Path) -> None:
     with create(tmp_path / "old") as draft:
         draft.seal("evaluation", settings={}, inputs={}, counts={})

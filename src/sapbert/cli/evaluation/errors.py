@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sapbert.cli.evaluation.ancestry import HierarchyVocabulary, IdPrefix, ancestry_by_dictionary
 from sapbert.cli.parameters import Overwrite
 
 if TYPE_CHECKING:
@@ -18,25 +19,31 @@ def errors(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="HTML page to write, with every wrong link.")
     ] = None,
+    vocabulary: HierarchyVocabulary = None,
+    prefix: IdPrefix = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Classify the errors of an evaluation and list them on a page.
 
     Wrong links are classified: abbreviations, composite mentions, ambiguous names, answers that are too broad
     or too narrow, near misses and others. The page shows each with its candidates and gold names; it needs
-    only a browser.
+    only a browser. With a vocabulary that has parents, wrong answers are also counted as broader, narrower or
+    siblings of the gold concept.
     """
     from sapbert.artifacts import create_file, require_free
     from sapbert.evaluation.errors.page import errors_page
     from sapbert.evaluation.errors.wrong_links import wrong_links
-    from sapbert.evaluation.report import error_lines
+    from sapbert.evaluation.report import ancestry_lines, error_lines
     from sapbert.evaluation.run import Evaluation
 
     if out is not None:
         require_free(out, overwrite=overwrite)
     opened = Evaluation.open(evaluation)
+    measured = ancestry_by_dictionary(opened, vocabulary, prefix)
     links = wrong_links(opened)
     for line in error_lines(opened, links):
+        typer.echo(line)
+    for line in ancestry_lines(measured) if measured else ():
         typer.echo(line)
     if out is not None:
         page = errors_page(
