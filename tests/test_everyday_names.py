@@ -13,7 +13,17 @@ from sapbert.text import fold, tidy
 
 LEXICON = Path(__file__).parents[1] / "data" / "everyday-names.tsv"
 MESH = ("mesh_descriptors.tsv.gz", "mesh_supplementary.tsv.gz")
-LANGUAGES = {"es", "fr", "de", "it", "pt", "nl", "pl", "cs", "tr", "ru", "uk", "zh", "ja", "sv", "ko", "ar"}
+LANGUAGES = {"ar", "cs", "de", "es", "fi", "fr", "it", "ja", "ko"} | {
+    "nl",
+    "pl",
+    "pt",
+    "ru",
+    "sv",
+    "th",
+    "tr",
+    "uk",
+    "zh",
+}
 FEWEST_BY_KIND = {"abbreviation": 800, "brand": 600, "lay": 800, "translation": 1600}
 
 
