@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]  # it has no types
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
-from onnx.numpy_helper import from_array
+from onnx.numpy_helper import from_array, to_array
 
 from sapbert.encoder.onnx_export.quantize import quantize
 
@@ -36,11 +38,15 @@ def run(graph: ModelProto, x: NDArray[np.generic]) -> list[Array]:
 
 
 def by_hand(x: Array, weight: Array) -> Array:
-    """Round each row of `x` and each column of `weight` to 127 levels, and multiply."""
+    """Round each row of `x` and each column of `weight` to 127 levels, and multiply.
+
+    The level of a column is that of its largest weight or sum of two adjacent weights of the same sign.
+    """
     result = np.zeros((len(x), weight.shape[1]), np.float32)
     for i, row in enumerate(x):
         for j, column in enumerate(weight.T):
-            a, b = np.abs(row).max() / 127, np.abs(column).max() / 127
+            sums = [one + other for one, other in pairwise(column) if one * other > 0]
+            a, b = np.abs(row).max() / 127, np.abs([*column, *sums]).max() / 127
             result[i, j] = a * b * (np.rint(row / a) * np.rint(column / b)).sum() if a and b else 0
     return result
 
@@ -57,9 +63,29 @@ def test_a_product_is_that_of_rounded_rows_and_columns(
     graph = linear(weight)
     quantize(graph)
     # A number halfway between two levels may be rounded to either.
-    border = np.abs(x).max() * np.abs(weight).max() / 127 * 2
+    border = np.abs(x).max() * np.abs(weight).max() / 127 * 4
     np.testing.assert_allclose(run(graph, x)[0], by_hand(x, weight), atol=border)
     assert np.abs(run(graph, x)[0] - x @ weight).max() <= inner * border
+
+
+def saturating(x: NDArray[np.uint8], weight: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Multiply as x86 CPUs without VNNI do: products of two adjacent rows are added in 16 bits."""
+    products = x[:, :, None].astype(np.int64) * weight[None]
+    pairs = products[:, ::2] + products[:, 1::2]
+    sums: NDArray[np.int64] = np.clip(pairs, -(2**15), 2**15 - 1).sum(axis=1)
+    return sums
+
+
+@given(st.integers(0, 10_000), st.integers(1, 20), st.sampled_from([-1.0, 0.0, 1.0, 9.0]))
+def test_products_do_not_saturate_on_any_cpu(seed: int, inner: int, shift: float) -> None:
+    weight = random(seed, 2 * inner, 7) + np.float32(shift)
+    graph = linear(weight)
+    quantize(graph)
+    (quantized,) = (to_array(each) for each in graph.graph.initializer if each.name == "w0_q")
+    extreme = np.random.default_rng(seed).choice(np.array([0, 255], np.uint8), (9, 2 * inner))
+    extreme[0] = 255
+
+    assert np.array_equal(saturating(extreme, quantized), extreme.astype(np.int64) @ quantized)
 
 
 def test_a_huge_row_does_not_change_the_precision_of_others() -> None:

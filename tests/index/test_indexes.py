@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sapbert.errors import ConfigError
+from sapbert.errors import ArtifactError, ConfigError
 from sapbert.index import ann, flat
 from sapbert.index.ann import AnnIndex, write_codes
 from sapbert.index.flat import FlatIndex
@@ -328,3 +328,9 @@ def test_a_small_index_is_converted_to_float32_once(monkeypatch: pytest.MonkeyPa
         index.search(unit(2, 16), 3)
 
     assert calls == [index.vectors]
+
+
+def test_huge_numbers_in_a_damaged_file_are_refused_without_a_warning(tmp_path: Path) -> None:
+    np.save(tmp_path / "vectors.npy", np.full((3, 8), 3e38, np.float32))
+    with pytest.raises(ArtifactError, match="it contains a vector of length inf"):
+        Vectors.open(tmp_path)

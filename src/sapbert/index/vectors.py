@@ -68,7 +68,8 @@ class Vectors:
             scales = map_array(folder / _SCALES, np.float32, shape=(len(data),))
             require_within(folder / _SCALES, scales, 0, 1)
         vectors = cls(data, scales)
-        lengths = np.linalg.norm(vectors.floats(vectors.spread()), axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):  # damaged numbers may be huge
+            lengths = np.linalg.norm(vectors.floats(vectors.spread()), axis=1)
         # Some vectors may be zero; if all are, or one is NaN, the file is damaged.
         if len(data) and not abs(lengths.max() - 1) < _SLACK:
             raise damaged(folder / _VECTORS, f"it contains a vector of length {lengths.max():.3g}")

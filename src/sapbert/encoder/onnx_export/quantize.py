@@ -4,7 +4,7 @@ Each row of activations (one token) gets its own scale at run time, and each col
 at export. ONNX Runtime's dynamic quantization is somewhat faster and links as well, but uses one scale per
 batch: the vector of a name then depends on the other names, and a mention and the same name in an index had
 a cosine of 0.99. Here they are equal. Weights are signed and activations unsigned, the combination that CPUs
-multiply fastest.
+multiply fastest. Weights are scaled so that no CPU saturates their products (`column_ranges`).
 
 Only large parts are quantized: products with a constant matrix, and the table of token embeddings.
 """
@@ -107,7 +107,8 @@ class _Rewriter:
         if f"{name}{QUANTIZED}" in self._weights:
             return
         values: NDArray[np.float32] = to_array(self._weights[name])
-        scales = np.maximum(np.abs(values).max(axis=axis, keepdims=True), _TINY) / _LEVELS
+        ranges = column_ranges(values) if axis == 0 else np.abs(values).max(axis=1, keepdims=True)
+        scales = np.maximum(ranges, _TINY) / _LEVELS
         self._constant(f"{name}{QUANTIZED}", np.rint(values / scales).astype(np.int8))
         self._constant(f"{name}{SCALE}", scales[0] if axis == 0 else scales)
 
@@ -123,3 +124,17 @@ class _Rewriter:
         graph.initializer.extend(kept)
         if _MICROSOFT not in {opset.domain for opset in self._model.opset_import}:
             self._model.opset_import.append(make_opsetid(_MICROSOFT, 1))
+
+
+def column_ranges(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return for each column the number that is quantized to `_LEVELS`.  # (1, columns)
+
+    x86 CPUs without VNNI add the products of two adjacent rows in 16 bits. An activation is at most 255, so
+    two weights of the same sign may sum to 128, which is 127 before rounding; a larger sum would saturate
+    there, and vectors would differ between CPUs.
+    """
+    ranges: NDArray[np.float32] = np.abs(values).max(axis=0, keepdims=True)
+    for part in (np.maximum(values, 0), np.maximum(-values, 0)):
+        sums = part[1:] + part[:-1]
+        ranges = np.maximum(ranges, sums.max(axis=0, keepdims=True, initial=0))
+    return ranges
