@@ -51,6 +51,15 @@ def test_a_search_finds_the_same_names_as_a_linear_scan(rows: list[Row], prefix:
             assert of_space == of_type
 
 
+def test_a_search_finds_identifiers_without_their_prefix(tmp_path: Path) -> None:
+    rows: list[Row] = [("x:D12", "a", ""), ("y:D123", "b", ""), ("y:E1", "c", ""), ("y:F1", "d12 units", "")]
+    served = served_of(rows, tmp_path / "bench")
+    for text in ("D12", "d12"):
+        found = [row.concept_id for row in lookup.search(served, text, limit=10)]
+        assert found == ["x:D12", "y:D123", "y:F1"]
+    assert lookup.search(served, "D", limit=10) == lookup.search(served, "d12 u", limit=10)
+
+
 @given(ROWS)
 @settings(max_examples=15)
 def test_a_concept_has_the_names_of_the_vocabulary(rows: list[Row]) -> None:

@@ -150,7 +150,12 @@ def _prefix_matches(served: ServedLinker, prefix: str) -> Iterator[tuple[int, st
     """Yield concepts with the name that matches: first by identifier, then by name in alphabetical order."""
     name_table = served.linker.name_table
     if ":" in prefix:
-        curie = parse_curie(prefix) or prefix
+        curies = [parse_curie(prefix) or prefix]
+    else:  # an identifier without its prefix has a digit
+        spellings = dict.fromkeys((prefix, prefix.upper())) if any(map(str.isdecimal, prefix)) else ()
+        namespaces = name_table.prefixes() if spellings else []
+        curies = [f"{namespace}:{text}" for namespace in namespaces for text in spellings]
+    for curie in curies:
         for number in _prefix_range(name_table.concepts, curie):
             yield number, name_table.preferred[number]
     text = fold(prefix)

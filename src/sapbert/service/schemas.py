@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 from pydantic.config import JsonDict
 
+from sapbert.linking.candidate import MatchedBy
+
 MAX_CANDIDATES = 100
 """Largest k."""
 MAX_FILTER_VALUES = 100
@@ -129,8 +131,11 @@ class Candidate(BaseModel):
         ),
     ]
     matched_by: Annotated[
-        Literal["exact", "dense", "hybrid"],
-        Field(description="exact: the same name; dense: cosine; hybrid: cosine and n-grams."),
+        MatchedBy,
+        Field(
+            description="exact: the same name; words: the same words; dense: cosine; hybrid: cosine and "
+            "n-grams."
+        ),
     ]
     types: list[str]
 

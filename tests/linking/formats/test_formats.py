@@ -151,6 +151,7 @@ def test_the_sssom_package_validates_the_file(tmp_path: Path, caplog: pytest.Log
 
     assert [result for report in reports.values() for result in report.results] == []
     assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []
+    mappings.clean_prefix_map(strict=True)  # as `sssom parse`: raises if a prefix is unknown
     assert set(mappings.df["object_id"]) == {"omop:4329847", "omop:77670", "sssom:NoTermFound"}
     assert set(mappings.df["mapping_tool"]) == {"sapbert"}
 

@@ -52,20 +52,59 @@ def test_decisions_are_valid_sssom(page: Page, tmp_path: Path) -> None:
         pytest.importorskip("sssom.validators"),
     )
     curator.link(page)
-    curator.press(page, "Enter", "j", "x", "n")
-    (tmp_path / "decisions.sssom.tsv").write_text(curator.download(page, "SSSOM"), encoding="utf-8")
+    page.get_by_role("button", name="Accept 1 exact match", exact=True).click()
+    curator.press(page, "Enter", "x", "n")
+    page.reload()
+    curator.linked(page)
+    page.get_by_role("button", name="SSSOM", exact=True).click()
+    page.get_by_label("Name or ORCID iD").fill("0000-0002-1825-0097")
+    text = curator.download(page, "Save SSSOM file")
+    # The author is asked for once.
+    assert curator.download(page, "SSSOM").splitlines()[9:] == text.splitlines()[9:]
+    (tmp_path / "decisions.sssom.tsv").write_text(text, encoding="utf-8")
 
     mappings = parsers.parse_sssom_table(tmp_path / "decisions.sssom.tsv")
     reports = validators.validate(mappings, fail_on_error=True)
 
     assert [result for report in reports.values() for result in report.results] == []
-    columns = ["subject_label", "predicate_modifier", "object_id", "mapping_justification"]
-    manner = "semapv:ManualMappingCuration"
+    mappings.clean_prefix_map(strict=True)  # as `sssom parse`: raises if a prefix is unknown
+    assert mappings.metadata["mapping_set_id"].startswith("https://w3id.org/sssom/mappings/")
+    columns = ["subject_label", "predicate_modifier", "object_id", "mapping_justification", "author_id"]
+    by_hand = ["semapv:ManualMappingCuration", "orcid:0000-0002-1825-0097"]
     assert sorted(mappings.df[columns].fillna("").values.tolist()) == [
-        ["Heart attack", "", "mesh:D1", manner],
-        ["chest pains", "", "sssom:NoTermFound", manner],
-        ["chest pains", "Not", "hp:2", manner],
+        ["Heart attack", "", "mesh:D1", "semapv:LexicalMatching", ""],
+        ["chest pains", "", "sssom:NoTermFound", *by_hand],
+        ["chest pains", "Not", "hp:2", *by_hand],
+        ["cold", "", "hp:1", *by_hand],
     ]
+
+
+def test_a_key_that_is_held_down_decides_once(page: Page) -> None:
+    curator.link(page)
+    for key in ("Enter", "n"):
+        for _ in range(5):
+            page.keyboard.down(key)
+        page.keyboard.up(key)
+    assert curator.decided(page) == "2 of 4 decided"
+    for _ in range(3):
+        page.keyboard.down("k")
+    page.keyboard.up("k")
+    assert curator.current(page) == "Heart attack"
+
+
+def test_arrow_keys_move_in_a_focused_list(page: Page) -> None:
+    curator.link(page)
+    page.locator("#list").focus()
+    curator.press(page, "ArrowDown", "ArrowDown", "ArrowUp")
+    assert curator.current(page) == "cold"
+
+
+def test_a_list_is_not_forgotten_by_pressing_enter_twice(page: Page) -> None:
+    curator.link(page)
+    page.get_by_role("button", name="Forget").focus()
+    curator.press(page, "Enter", "Enter")
+    curator.expect(page.locator("#forget-dialog")).to_be_hidden()
+    assert curator.current(page) == "Heart attack"
 
 
 def test_every_decision_can_be_undone(page: Page) -> None:
@@ -124,6 +163,7 @@ def test_the_list_is_filtered_and_sorted(page: Page) -> None:
     curator.expect(rows).to_have_text(["cold", "purple elephant"])
     page.get_by_label("Order").select_option("ascending")
     curator.expect(rows).to_have_text(["purple elephant", "cold"])
+    assert curator.current(page) == "purple elephant"
     page.get_by_role("button", name="All").click()
     page.get_by_label("Find in the list").fill("CHEST")
     curator.expect(rows).to_have_text(["chest pains"])
@@ -167,6 +207,26 @@ def test_another_concept_is_found_by_the_start_of_a_name(page: Page) -> None:
     [row] = curator.downloaded_rows(page)
     assert (row["concept_id"], row["matched_name"]) == ("hp:1", "Low temperature")
     assert (row["decision"], row["matched_by"], row["score"]) == ("accepted", "hand", "")
+
+
+def test_enter_does_not_accept_the_first_of_several_names(page: Page) -> None:
+    curator.link(page, "purple elephant")
+    curator.press(page, "/")
+    page.keyboard.type("c")
+    page.locator("#results li").nth(1).wait_for()
+    assert page.locator("#results li[aria-selected=true]").count() == 0
+    with page.expect_response("**/v1/link*"):
+        curator.press(page, "Enter")
+    assert curator.decided(page) == "0 of 1 decided"
+
+
+def test_the_search_falls_back_to_similar_names(page: Page) -> None:
+    curator.link(page, "purple elephant")
+    curator.press(page, "/")
+    page.keyboard.type("attack of heart")
+    page.get_by_role("option", name="Heart attack").wait_for()
+    curator.press(page, "ArrowDown", "Enter")
+    assert curator.downloaded_rows(page)[0]["concept_id"] == "mesh:D1"
 
 
 def test_the_search_respects_the_filters(page: Page) -> None:

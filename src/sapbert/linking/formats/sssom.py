@@ -63,7 +63,7 @@ class SssomFormat:
         """Return the metadata and the column names."""
         set_id = uuid.uuid5(uuid.NAMESPACE_URL, f"sapbert:{self.fingerprint}:{self.job}")
         lines = [
-            f"mapping_set_id: urn:uuid:{set_id}",
+            f"mapping_set_id: https://w3id.org/sssom/mappings/{set_id}",
             f"license: {_LICENSE}",
             "mapping_tool: sapbert",
             f'mapping_tool_version: "{__version__}"',

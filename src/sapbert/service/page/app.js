@@ -6,7 +6,7 @@ import { csvOf, save, sssomOf } from "./downloads.js";
 import { Intake } from "./intake.js";
 import { Picker } from "./picker.js";
 import { Work } from "./work.js";
-import { forget, STORAGE_KEYS, loadWorklist, Worklist } from "./worklist.js";
+import { forget, loadAuthor, loadWorklist, saveAuthor, STORAGE_KEYS, Worklist } from "./worklist.js";
 
 const DOWNLOAD = "download your decisions before you close the page.";
 const TOO_LARGE = `This list is too large to be stored in the browser: ${DOWNLOAD}`;
@@ -115,7 +115,11 @@ function onKey(event) {
     if (key === "z" && !event.altKey && !event.shiftKey) ACTS.undo();
     return;
   }
-  if (/^[1-9]$/.test(key)) work.acceptNumber(Number(key));
+  // A key that is held down moves, but decides nothing.
+  if (event.repeat && !["j", "k", "ArrowUp", "ArrowDown"].includes(key)) return event.preventDefault();
+  const inList = target.id === "list" && { ArrowUp: ACTS.previous, ArrowDown: ACTS.next }[key];
+  if (inList) inList();
+  else if (/^[1-9]$/.test(key)) work.acceptNumber(Number(key));
   else if (Object.hasOwn(KEYS, key)) KEYS[key]();
   else return;
   event.preventDefault();
@@ -138,8 +142,15 @@ function wire() {
   find("accept-exact").addEventListener("click", () => work.acceptExact());
   find("csv").addEventListener("click", () => save("decisions.csv", csvOf(work.worklist), "text/csv"));
   find("sssom").addEventListener("click", () => {
-    const text = sssomOf(work.worklist, { ...work.about, sapbert: about.sapbert });
-    save("decisions.sssom.tsv", text, "text/tab-separated-values");
+    if (loadAuthor() === null) find("author-dialog").showModal();
+    else saveSssom(loadAuthor());
+  });
+  find("author-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    find("author-dialog").close();
+    const author = find("author").value.trim();
+    saveAuthor(author);
+    saveSssom(author);
   });
   wireForgetDialog();
   find("key-form").addEventListener("submit", (event) => {
@@ -150,9 +161,18 @@ function wire() {
     showLinker(about.linkers.find(({ name }) => name === event.target.value));
   });
   new Intake(begin);
-  new Picker((text, signal) => work.search(text, signal), (concept) => work.pick(concept));
+  new Picker({
+    search: (text, signal) => work.search(text, signal),
+    nearest: (text, signal) => work.nearest(text, signal),
+    pick: (concept) => work.pick(concept),
+  });
   window.addEventListener("pagehide", () => { if (work.stored) work.worklist?.saveDecisions(); });
   window.addEventListener("storage", onOtherTab);
+}
+
+function saveSssom(author) {
+  const text = sssomOf(work.worklist, { ...work.about, sapbert: about.sapbert }, author);
+  save("decisions.sssom.tsv", text, "text/tab-separated-values");
 }
 
 function wireForgetDialog() {

@@ -8,8 +8,10 @@ const FIELDS = [
 ];
 const COLUMNS = [
   "subject_label", "subject_type", "predicate_id", "predicate_modifier", "object_id", "object_label",
-  "mapping_justification", "object_source", "similarity_score", "similarity_measure", "match_string",
+  "mapping_justification", "author_id", "author_label", "object_source", "similarity_score", "similarity_measure",
+  "match_string",
 ];
+const ORCID = /^(?:https:\/\/orcid\.org\/|orcid:)?(\d{4}-\d{4}-\d{4}-\d{3}[\dX])$/iu;
 
 /** All rows of the input, each followed by the fields of its decision. */
 export function csvOf(worklist) {
@@ -38,35 +40,41 @@ function fieldsOf({ decision, rejected }) {
   return [state, candidate ? candidate.concept_id : decision && "NIL", ...values, rejected.join(" ")];
 }
 
-/** SSSOM/TSV: accepted candidates, rejected candidates and NIL. */
-export function sssomOf(worklist, about) {
+/** SSSOM/TSV: accepted candidates, rejected candidates and NIL; `author` is a name or an ORCID iD. */
+export function sssomOf(worklist, about, author) {
   const source = `sapbert.index:${about.fingerprint}`;
   const head = [
-    `mapping_set_id: urn:uuid:${uuid()}`,
+    `mapping_set_id: https://w3id.org/sssom/mappings/${uuid()}`,
     "license: https://w3id.org/sssom/license/unspecified",
     "mapping_tool: sapbert",
     `mapping_tool_version: ${JSON.stringify(about.sapbert)}`,
     `mapping_date: ${JSON.stringify(new Date().toISOString().slice(0, 10))}`,
     "curie_map:",
     '  sapbert.index: "urn:sapbert:index:"',
+    '  orcid: "https://orcid.org/"',
     ...about.prefixes.map((prefix) => `  "${prefix}": "https://bioregistry.io/${prefix}:"`),
   ];
-  const rows = worklist.items.flatMap((item) => mappingsOf(item, source));
+  const orcid = ORCID.exec(author)?.[1].toUpperCase();
+  const names = orcid ? [`orcid:${orcid}`, ""] : ["", author];
+  const rows = worklist.items.flatMap((item) => mappingsOf(item, source, names));
   return head.map((line) => `# ${line}\n`).join("") + writeTable([COLUMNS, ...rows], "\t");
 }
 
-function mappingsOf({ text, decision, rejected, candidates }, source) {
+/** Exact matches that were accepted together were matched by their names; nobody looked at each of them. */
+function mappingsOf({ text, decision, rejected, candidates }, source, author) {
   const label = text.replace(/\s+/gu, " ");
-  const row = (modifier, object, candidate) => [
+  const row = (modifier, object, candidate, bulk = false) => [
     label, "rdfs literal", "skos:exactMatch", modifier, object, candidate?.preferred_name,
-    "semapv:ManualMappingCuration", source,
+    bulk ? "semapv:LexicalMatching" : "semapv:ManualMappingCuration", ...(bulk ? ["", ""] : author), source,
     // SSSOM requires a similarity between 0 and 1; a concept selected by hand has none.
     candidate?.score == null ? "" : Math.min(Math.max(candidate.score, 0), 1), candidate?.score == null ? "" : "cosine",
     candidate?.matched_name,
   ];
   const candidate = decision?.candidate;
   return [
-    ...(decision === null ? [] : [row("", candidate?.concept_id ?? "sssom:NoTermFound", candidate)]),
+    ...(decision === null ? [] : [
+      row("", candidate?.concept_id ?? "sssom:NoTermFound", candidate, decision.bulk),
+    ]),
     ...rejected.map((id) => row("Not", id, candidates?.find((one) => one.concept_id === id))),
   ];
 }

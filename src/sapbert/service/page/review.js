@@ -4,8 +4,10 @@ import { find, link, make, tags } from "./dom.js";
 
 const MATCH_KINDS = {
   exact: "exact name",
+  words: "the same words",
   dense: "similar name",
   hybrid: "similar name and spelling",
+  ancestor: "broader concept",
   hand: "selected by hand",
 };
 const NO_MENTION = "No mention matches the filter. Change the filter of the list.";

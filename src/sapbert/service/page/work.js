@@ -131,8 +131,7 @@ export class Work {
   }
 
   #request(items, signal) {
-    const { limits, worklist: { linker } } = this;
-    const entries = Object.entries(this.#filters).map(([kind, value]) => [kind, value ? [value] : []]);
+    const { linker } = this.worklist;
     const onAnswer = (number, candidates) => {
       // Ignore answers to earlier filters, and do not replace candidates that the user may be looking at.
       if (signal.aborted || items[number].candidates !== null) return;
@@ -140,8 +139,12 @@ export class Work {
       this.#currentAnswered ||= items[number] === this.#current;
       this.#redrawSoon();
     };
-    const filters = Object.fromEntries(entries);
-    return api.link(linker, items.map(({ text }) => text), { limits, filters, signal, onAnswer });
+    return api.link(linker, items.map(({ text }) => text), { ...this.#linkOptions(), signal, onAnswer });
+  }
+
+  #linkOptions() {
+    const entries = Object.entries(this.#filters).map(([kind, value]) => [kind, value ? [value] : []]);
+    return { limits: this.limits, filters: Object.fromEntries(entries) };
   }
 
   #tooLong(item) {
@@ -168,7 +171,7 @@ export class Work {
     Object.assign(this.#listFilter, changed);
     this.#sort();
     this.#updateView();
-    if (!this.#view.includes(this.#current)) this.#current = this.#view[0] ?? null;
+    if ("order" in changed || !this.#view.includes(this.#current)) this.#current = this.#view[0] ?? null;
     this.go(this.#current);
   }
 
@@ -269,6 +272,14 @@ export class Work {
 
   search(text, signal) {
     return api.search(this.worklist.linker, text, this.#filters, signal);
+  }
+
+  /** The concepts whose names are most similar to a text. */
+  async nearest(text, signal) {
+    let result = [];
+    const onAnswer = (_, candidates) => { result = candidates; };
+    await api.link(this.worklist.linker, [text], { ...this.#linkOptions(), signal, onAnswer });
+    return result;
   }
 
   // Actions

@@ -6,7 +6,8 @@
 
 const LIST = "sapbert.list";
 const DECISIONS = "sapbert.decisions";
-export const STORAGE_KEYS = [LIST, DECISIONS];
+const AUTHOR = "sapbert.author";
+export const STORAGE_KEYS = [LIST, DECISIONS, AUTHOR];
 const FIELDS = ["concept_id", "preferred_name", "matched_name", "score", "confidence", "matched_by"];
 
 export class Worklist {
@@ -51,7 +52,7 @@ export class Worklist {
 
   acceptExact() {
     const items = this.items.filter(isExactMatch);
-    this.#change(items, (item) => { item.decision = { candidate: item.candidates[0] }; });
+    this.#change(items, (item) => { item.decision = { candidate: item.candidates[0], bulk: true }; });
     return items.length;
   }
 
@@ -88,8 +89,8 @@ export class Worklist {
     const stored = read(DECISIONS);
     if (stored?.id !== this.id) return;
     for (const item of this.items) Object.assign(item, { decision: null, rejected: [] });
-    for (const [number, decision, rejected] of stored.items) {
-      Object.assign(this.items[number], { decision: unpack(decision), rejected });
+    for (const [number, decision, rejected, bulk = false] of stored.items) {
+      Object.assign(this.items[number], { decision: unpack(decision, bulk), rejected });
     }
   }
 }
@@ -102,13 +103,13 @@ export const isExactMatch = ({ decision, candidates, rejected }) =>
 function pack({ number, decision, rejected }) {
   const { candidate } = decision ?? {};
   const values = candidate ? FIELDS.map((field) => candidate[field]) : [];
-  return [number, decision && values, rejected];
+  return [number, decision && values, rejected, decision?.bulk ?? false];
 }
 
-function unpack(values) {
+function unpack(values, bulk) {
   if (values === null) return null;
   const named = Object.fromEntries(FIELDS.map((field, at) => [field, values[at]]));
-  return { candidate: values.length ? { ...named, types: [] } : null };
+  return { candidate: values.length ? { ...named, types: [] } : null, bulk };
 }
 
 /** The stored list with its decisions, or null. */
@@ -131,6 +132,10 @@ export function forget(names = STORAGE_KEYS) {
     // Storage is disabled, so nothing is stored.
   }
 }
+
+/** Name or ORCID iD of the curator, asked for once; empty if there is none. */
+export const loadAuthor = () => read(AUTHOR);
+export const saveAuthor = (author) => store(AUTHOR, author);
 
 function store(name, value) {
   try {
