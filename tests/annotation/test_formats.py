@@ -3,18 +3,23 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sapbert.annotation.annotation import Annotation
+from sapbert.annotation.context.rules import Trigger
 from sapbert.annotation.formats.annotated_document import FIELDS, AnnotatedDocument
+from sapbert.annotation.formats.bioc import BiocJsonFormat, BiocXmlFormat
 from sapbert.annotation.formats.pubtator import PubtatorFormat
+from sapbert.annotation.formats.records import FhirFormat, NoteNlpFormat, WebAnnotationFormat
 from sapbert.annotation.formats.table import CsvFormat, JsonlFormat
+from sapbert.annotation.input.bioc import read_bioc
 from sapbert.annotation.input.document import Document, Passage
 from sapbert.annotation.input.pubtator import read_pubtator
-from sapbert.vocab.input_files import InputReader, Release
+from sapbert.vocab.input_files import InputFile, InputReader, Member, Release
 
 TEXT = 'High\n"fever", 😷 fever'
 FEVER = Annotation(
@@ -71,3 +76,55 @@ def test_pubtator_has_two_lines_per_text_of_the_same_length(title: str, abstract
     first, second, end = written.split("\n", 2)
     assert end == "\n"
     assert (len(first), len(second)) == (len(title) + 4, len(abstract) + 4)
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_bioc_reads_back_as_written(title: str, abstract: str) -> None:
+    text = f"{title} {abstract}"
+    passages = (Passage("title", 0, len(title)), Passage("abstract", len(title) + 1, len(text)))
+    items = [AnnotatedDocument(number, Document(str(number), text, {}, passages), []) for number in (1, 2)]
+    for bioc, suffix in ((BiocJsonFormat(), "json"), (BiocXmlFormat(), "xml")):
+        content = bioc.header() + bioc.rows(items[:1]) + bioc.rows(items[1:]) + bioc.footer()
+        member = Member(f"a.{suffix}", 0, lambda content=content: io.BytesIO(content.encode()))  # type: ignore[misc]
+        read = list(read_bioc(InputFile(member.name, (member,)), InputReader()))
+
+        assert [document.id for document in read] == ["1", "2"]
+        assert [document.passages for document in read] == [passages, passages]
+        if suffix == "json":
+            assert read[0].text == text
+
+
+def test_bioc_annotations_are_in_the_passage_of_their_offset() -> None:
+    passages = (Passage("title", 0, 4), Passage("abstract", 5, len(TEXT)))
+    item = AnnotatedDocument(1, Document("7", TEXT, {}, passages), [FEVER])
+    [document] = json.loads(
+        BiocJsonFormat().header() + BiocJsonFormat().rows([item]) + BiocJsonFormat().footer()
+    )["documents"]
+
+    title, abstract = document["passages"]
+    assert title["annotations"] == []
+    [annotation] = abstract["annotations"]
+    assert annotation["locations"] == [{"offset": 6, "length": 5}]
+    assert annotation["infons"]["identifier"] == "mesh:D1"
+    assert '<location offset="6" length="5"/>' in BiocXmlFormat().rows([item])
+
+
+def test_web_annotations_select_by_position_and_quote() -> None:
+    record = json.loads(WebAnnotationFormat().rows([ITEM]))
+    position, quote = record["target"]["selector"]
+
+    assert (position["start"], position["end"]) == (6, 11)
+    assert quote["prefix"] + quote["exact"] + quote["suffix"] == TEXT
+
+
+def test_clinical_records_say_whether_the_finding_exists() -> None:
+    negated = replace(FEVER, context=(Trigger("negated", 0, 2, "No"),))
+    family = replace(FEVER, context=(Trigger("family", 0, 2, "Mother"),))
+    item = ITEM._replace(annotations=[FEVER, negated, family])
+    notes = list(csv.DictReader(io.StringIO(NoteNlpFormat().header() + NoteNlpFormat().rows([item]))))
+    conditions = [json.loads(line) for line in FhirFormat().rows([item]).splitlines()]
+
+    assert [row["term_exists"] for row in notes] == ["Y", "N", "N"]
+    assert len({row["note_nlp_id"] for row in notes}) == 3
+    statuses = [one["verificationStatus"]["coding"][0]["code"] for one in conditions]
+    assert statuses == ["provisional", "refuted"]

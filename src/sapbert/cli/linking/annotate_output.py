@@ -30,9 +30,19 @@ class AnnotationFormat(StrEnum):
     CSV = "csv"
     JSONL = "jsonl"
     PUBTATOR = "pubtator"
+    BIOC_XML = "bioc-xml"
+    BIOC_JSON = "bioc-json"
+    WEB_ANNOTATION = "web-annotation"
+    NOTE_NLP = "note-nlp"
+    FHIR = "fhir"
 
 
 _SUFFIXES = {
+    ".note_nlp.csv": AnnotationFormat.NOTE_NLP,
+    ".fhir.ndjson": AnnotationFormat.FHIR,
+    ".webannotation.jsonl": AnnotationFormat.WEB_ANNOTATION,
+    ".bioc.xml": AnnotationFormat.BIOC_XML,
+    ".bioc.json": AnnotationFormat.BIOC_JSON,
     ".csv": AnnotationFormat.CSV,
     ".jsonl": AnnotationFormat.JSONL,
     ".ndjson": AnnotationFormat.JSONL,
@@ -99,7 +109,7 @@ def print_annotations(documents: DocumentStream, annotator: Annotator, output: A
     for batch in batches:
         typer.echo((text + format.rows(batch)).encode(errors="replace"), nl=False)
         text = ""
-    typer.echo(text.encode(), nl=False)
+    typer.echo((text + _footer(format)).encode(), nl=False)
 
 
 def write_annotations(
@@ -117,7 +127,8 @@ def write_annotations(
 
     if output.out is None:
         raise ValueError("there is no file to write to")
-    writer: BatchWriter[AnnotatedDocument] = TextWriter(_text_format(output.kind, documents))
+    format = _text_format(output.kind, documents)
+    writer: BatchWriter[AnnotatedDocument] = TextWriter(format, _footer(format))
     try:
         return annotate_to_file(
             documents.rows,
@@ -138,12 +149,28 @@ def write_annotations(
 
 
 def _text_format(kind: AnnotationFormat, documents: DocumentStream) -> TextFormat[AnnotatedDocument]:
+    from sapbert.annotation.formats import bioc, records
     from sapbert.annotation.formats.pubtator import PubtatorFormat
     from sapbert.annotation.formats.table import CsvFormat, JsonlFormat
 
-    if kind == AnnotationFormat.PUBTATOR:
-        return PubtatorFormat()
-    return JsonlFormat() if kind == AnnotationFormat.JSONL else CsvFormat(documents.columns)
+    formats: dict[AnnotationFormat, TextFormat[AnnotatedDocument]] = {
+        AnnotationFormat.CSV: CsvFormat(documents.columns),
+        AnnotationFormat.JSONL: JsonlFormat(),
+        AnnotationFormat.PUBTATOR: PubtatorFormat(),
+        AnnotationFormat.BIOC_XML: bioc.BiocXmlFormat(),
+        AnnotationFormat.BIOC_JSON: bioc.BiocJsonFormat(),
+        AnnotationFormat.WEB_ANNOTATION: records.WebAnnotationFormat(),
+        AnnotationFormat.NOTE_NLP: records.NoteNlpFormat(),
+        AnnotationFormat.FHIR: records.FhirFormat(),
+    }
+    return formats[kind]
+
+
+def _footer(format: TextFormat[AnnotatedDocument]) -> str:
+    """Return the text after the last document, of formats that have one."""
+    from sapbert.annotation.formats.bioc import BiocJsonFormat, BiocXmlFormat
+
+    return format.footer() if isinstance(format, BiocJsonFormat | BiocXmlFormat) else ""
 
 
 def _print_table(annotated: Iterable[AnnotatedDocument]) -> None:

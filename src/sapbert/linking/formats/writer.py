@@ -43,6 +43,8 @@ class TextWriter(Generic[Written]):
     """Writes one text file; the position is its length in bytes."""
 
     format: TextFormat[Written]
+    footer: str = ""
+    """Text after the last row."""
 
     def write(self, folder: Path, position: int, batches: Sequence[Sequence[Written]]) -> int:
         """Append the text of some batches."""
@@ -67,6 +69,9 @@ class TextWriter(Generic[Written]):
         return digest.hexdigest()
 
     def finish(self, folder: Path, position: int, target: Path) -> None:
-        """Move the file to `target`."""
-        del position
+        """Add the footer and move the file to `target`."""
+        with open(folder / _FILE, "r+b") as file:
+            file.truncate(position)
+            file.seek(position)
+            file.write(self.footer.encode())
         (folder / _FILE).replace(target)
