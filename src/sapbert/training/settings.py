@@ -229,7 +229,7 @@ class FlashSettings(LoopSettings):
     """A table of features and its size as a power of 2: word, pair (two neighbouring words), characters-N
     (n-grams of a word), sounds or sounds-N (as the word sounds). By default the tables of the base, or word,
     pair and characters-4, each of about the number of names, at most 2^17."""
-    bits: int = 4
+    bits: int = 2
     """Bits per dimension of the quantized table: 8, 4 or 2."""
 
     temperature: float = 0.07
@@ -243,7 +243,7 @@ class FlashSettings(LoopSettings):
     """Pairs per step; by default 4,096 on a GPU and 1,024 on a CPU, fewer for few pairs."""
     steps: int | None = None
     """Number of steps; by default 1,500 on a GPU and 2,000 on a CPU, at most 30 passes over the pairs."""
-    learning_rate: float = 0.1
+    learning_rate: float = 0.2
     """Learning rate of row-wise Adagrad, after warm-up."""
     schedule: Schedule = "linear"
     """Learning rate after warm-up: constant, or falling linearly to 0 at the last step."""
