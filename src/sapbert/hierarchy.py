@@ -129,6 +129,8 @@ class Hierarchy:
 
 def _steps(neighbours: Neighbours, concept: int) -> dict[int, int]:
     """Return the distance of every concept that can be reached, in order of distance."""
+    # Slicing a memoryview takes a third of the time of slicing an array.
+    offsets, numbers = memoryview(neighbours.offsets), memoryview(neighbours.numbers)
     steps = {concept: 0}
     frontier = [concept]
     distance = 0
@@ -136,7 +138,7 @@ def _steps(neighbours: Neighbours, concept: int) -> dict[int, int]:
         distance += 1
         reached = []
         for member in frontier:
-            for number in neighbours[member]:
+            for number in numbers[offsets[member] : offsets[member + 1]].tolist():
                 if number not in steps:
                     steps[number] = distance
                     reached.append(number)
