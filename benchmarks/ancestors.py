@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from results import write_results
 
+from results import write_results
 from sapbert.vocab.vocabulary import Vocabulary
 
 REPEAT = 3

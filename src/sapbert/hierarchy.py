@@ -130,7 +130,7 @@ class Hierarchy:
 def _steps(neighbours: Neighbours, concept: int) -> dict[int, int]:
     """Return the distance of every concept that can be reached, in order of distance."""
     # Slicing a memoryview takes a third of the time of slicing an array.
-    offsets, numbers = memoryview(neighbours.offsets), memoryview(neighbours.numbers)
+    offsets, numbers = neighbours.offsets.data, neighbours.numbers.data
     steps = {concept: 0}
     frontier = [concept]
     distance = 0
