@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sapbert.artifacts import load_manifest
 from sapbert.curies import parse_curie
-from sapbert.defaults import resolve_default
+from sapbert.defaults import is_default, resolve_default
 from sapbert.index.folder import KIND
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import LinkSettings
@@ -75,4 +75,6 @@ def _open(name: str, settings: LinkerSettings, threads: int | None) -> ServedLin
             raise no_known_concept(
                 mentions, settings.index, table=settings.mentions, option="--mentions-prefix"
             )
-    return ServedLinker(name, settings.title or name, linker, resolve_default(settings.index, "index"))
+    bundled = ", ".join(linker.name_table.prefixes()).upper() if is_default(settings.index) else ""
+    title = settings.title or bundled or name
+    return ServedLinker(name, title, linker, resolve_default(settings.index, "index"))

@@ -42,7 +42,7 @@ class LinkerSettings:
     index: Path | str
     """Written by `sapbert index`; or `default`, the bundled MeSH index."""
     title: str = ""
-    """Title for display; by default the name."""
+    """Title for display; by default the name, and for the bundled index the prefixes of its concepts."""
     calibration: Path | None = None
     """Written by `sapbert calibrate`; adds confidences."""
     sparse_weight: float | None = None

@@ -37,17 +37,17 @@ def drop(page: Page, name: str, content: str | bytes) -> None:
 
 
 def test_a_dropped_table_keeps_its_columns_and_equal_mentions_are_decided_once(page: Page) -> None:
-    table = 'patient,diagnosis,score\n17,"cold",3\n18,"chest, ""pain""",4\n19,cold,5\n20,,6\n'
+    table = 'patient,diagnosis,Score\n17,"cold",3\n18,"chest, ""pain""",4\n19,cold,5\n20,,6\n'
     drop(page, "patients.csv", table)
     assert page.get_by_role("radio", name="diagnosis").is_checked()
     page.get_by_role("button", name="Link this column").click()
     curator.linked(page)
     assert page.locator("#where").inner_text() == "in 2 rows"
     curator.press(page, "1")
-    assert page.locator("#where").inner_text() == "row 2 \u00b7 patient 18 \u00b7 score 4"
+    assert page.locator("#where").inner_text() == "row 2 \u00b7 patient 18 \u00b7 Score 4"
 
     rows = curator.downloaded_rows(page)
-    assert [(row["patient"], row["diagnosis"], row["input_score"]) for row in rows] == [
+    assert [(row["patient"], row["diagnosis"], row["input_Score"]) for row in rows] == [
         ("17", "cold", "3"), ("18", 'chest, "pain"', "4"), ("19", "cold", "5"), ("20", "", "6"),
     ]  # fmt: skip
     assert [row["concept_id"] for row in rows] == ["hp:1", "", "hp:1", ""]

@@ -288,6 +288,9 @@ def test_decisions_survive_a_reload_until_they_are_forgotten(page: Page) -> None
 
     assert (curator.decided(page), curator.current(page)) == ("2 of 4 decided", "chest pains")
     assert curator.download(page, "CSV") == before
+    curator.press(page, "u")
+    assert (curator.decided(page), curator.current(page)) == ("1 of 4 decided", "cold")
+    curator.press(page, "n")
     page.get_by_role("button", name="Forget").click()
     assert "4 mentions and 2 decisions will be erased" in page.get_by_role("dialog").inner_text()
     page.get_by_role("button", name="Forget", exact=True).click()

@@ -180,6 +180,13 @@ def test_an_invalid_form_is_refused(
     assert error_of(client.post("/reconcile", data=form), status).startswith(where)
 
 
+def test_an_empty_cell_has_no_candidates_and_does_not_fail_its_batch(client: TestClient) -> None:
+    queries = '{"q0": {"query": NaN}, "q1": {"query": null}, "q2": {"query": ""}, "q3": {"query": "cold"}}'
+    answer = client.post("/reconcile", data={"queries": queries}).json()
+    assert [answer[f"q{number}"]["result"] for number in range(3)] == [[], [], []]
+    assert answer["q3"]["result"]
+
+
 def test_a_form_above_the_limit_is_refused(make_bench: MakeBench) -> None:
     client = make_bench(limits=Limits()).client
     answer = client.post("/reconcile", data={"queries": "{}" + " " * (2 << 20)})
@@ -218,8 +225,9 @@ def test_every_url_of_the_manifest_is_answered(client: TestClient) -> None:
         client.get(place["service_url"] + place["service_path"], params={"type": "T047"}).json(),
         schemas.PROPOSED,
     )
-    for template in (manifest["view"]["url"], manifest["preview"]["url"]):
-        assert client.get(template.replace("{{id}}", quote("mesh:D1", safe=""))).status_code == 200
+    assert manifest["view"]["url"] == "https://bioregistry.io/{{id}}"
+    shown = manifest["preview"]["url"].replace("{{id}}", quote("mesh:D1", safe=""))
+    assert client.get(shown).status_code == 200
 
 
 def test_manifest_urls_use_the_public_url(make_bench: MakeBench) -> None:

@@ -21,14 +21,14 @@ export function csvOf(worklist) {
   return writeTable([[...inputNames(worklist.columns), ...FIELDS], ...rows], ",");
 }
 
-/** Names of the input columns, with a prefix where they clash with ours. */
+/** Names of the input columns, with a prefix where they clash with ours, in any case: databases ignore it. */
 function inputNames(columns) {
-  const taken = new Set([...columns, ...FIELDS]);
+  const taken = new Set([...columns, ...FIELDS].map((name) => name.toLowerCase()));
   return columns.map((column) => {
-    if (!FIELDS.includes(column)) return column;
+    if (!FIELDS.includes(column.toLowerCase())) return column;
     let name = column;
-    while (taken.has(name)) name = `input_${name}`;
-    taken.add(name);
+    while (taken.has(name.toLowerCase())) name = `input_${name}`;
+    taken.add(name.toLowerCase());
     return name;
   });
 }

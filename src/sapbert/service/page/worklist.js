@@ -8,6 +8,7 @@ const LIST = "sapbert.list";
 const DECISIONS = "sapbert.decisions";
 const AUTHOR = "sapbert.author";
 export const STORAGE_KEYS = [LIST, DECISIONS, AUTHOR];
+const MAX_UNDO = 100;
 const FIELDS = ["concept_id", "preferred_name", "matched_name", "score", "confidence", "matched_by"];
 
 export class Worklist {
@@ -81,7 +82,9 @@ export class Worklist {
   saveDecisions() {
     if (read(LIST)?.id !== this.id) return false;
     const decided = this.items.filter((item) => item.decision !== null || item.rejected.length);
-    return store(DECISIONS, { id: this.id, items: decided.map(pack) });
+    const history = this.#history.slice(-MAX_UNDO).map((step) =>
+      step.map(([{ number }, decision, rejected]) => pack({ number, decision, rejected })));
+    return store(DECISIONS, { id: this.id, items: decided.map(pack), history });
   }
 
   /** Load the stored decisions, which may be those of another tab. */
@@ -92,6 +95,8 @@ export class Worklist {
     for (const [number, decision, rejected, bulk = false] of stored.items) {
       Object.assign(this.items[number], { decision: unpack(decision, bulk), rejected });
     }
+    this.#history = (stored.history ?? []).map((step) => step.map(([number, decision, rejected, bulk]) =>
+      [this.items[number], unpack(decision, bulk), rejected]));
   }
 }
 

@@ -33,6 +33,11 @@ def _id_of(value: object) -> object:
     return value["id"] if isinstance(value, dict) and "id" in value else value
 
 
+def _text(value: object) -> object:
+    """Return an empty text for an empty cell, which clients send as null or NaN."""
+    return "" if value is None or value != value else value  # only NaN differs from itself
+
+
 def _as_list(value: object) -> object:
     return value if isinstance(value, list) else [value]
 
@@ -53,7 +58,7 @@ class PropertyCondition(BaseModel):
 class EntityQuery(BaseModel):
     """One query; unknown fields are ignored."""
 
-    query: str = ""
+    query: Annotated[str, BeforeValidator(_text)] = ""
     type: Ids = []
     limit: Annotated[float, Field(ge=1, strict=True, allow_inf_nan=False)] = 5
     properties: Annotated[list[PropertyCondition], FailFast()] = []

@@ -231,7 +231,8 @@ def manifest(request: Request, context: RequestContext, served: ServedLinker) ->
         "serviceVersion": __version__,
         "batchSize": MAX_BATCH,
         "defaultTypes": [{"id": word, "name": word} for word in types[:_MAX_DEFAULT_TYPES]],
-        "view": {"url": page},
+        # Opened by people who may not reach this service; Bioregistry resolves the prefixes.
+        "view": {"url": "https://bioregistry.io/{{id}}"},
         "preview": {"url": page, "width": preview.WIDTH, "height": preview.HEIGHT},
         "suggest": {
             kind: {"service_url": base, "service_path": f"{path}/suggest/{kind}{query}"}
