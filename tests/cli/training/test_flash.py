@@ -37,6 +37,7 @@ def test_an_encoder_is_trained_shown_continued_and_used(
     }
     assert "used rows" in sapbert("show", flash).out
 
+    assert "is a flash encoder" in refused(sapbert("export", flash, "-o", tmp_path / "onnx"))
     static = sapbert("export", flash, "--format", "static", "--pairs", pairs, "-o", tmp_path / "static")
     assert static.code == 0, static.err
     assert (tmp_path / "static" / "modules.json").is_file()
@@ -55,6 +56,7 @@ def test_wrong_options_are_refused_in_one_line(sapbert: Sapbert, pairs: Path, tm
     out = tmp_path / "out"
     assert "words=9" in refused(sapbert("flash", pairs, "--feature", "words=9", "-o", out))
     assert "no such folder" in refused(sapbert("flash", pairs, "--base", tmp_path / "none", "-o", out))
+    assert "is not a flash encoder" in refused(sapbert("flash", pairs, "--base", pairs, "-o", out))
     assert "8, 4 or 2" in refused(sapbert("flash", pairs, "--bits", 3, "-o", out))
     assert "needs --pairs" in refused(sapbert("export", out, "--format", "static", "-o", out))
     assert "is an input" in refused(sapbert("flash", pairs, *SHORT, "-o", pairs))

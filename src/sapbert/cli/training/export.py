@@ -83,6 +83,7 @@ def export(
     if pairs is not None:
         _export_static(resolve_default(model, "encoder"), pairs, output)
         return
+    _forbid_flash(model)
     if _is_reranker(model):
         if format is ExportFormat.HUGGINGFACE or options:
             raise ConfigError("a reranker is exported as trained; remove the other options")
@@ -129,6 +130,19 @@ def _export_reranker(source: Path, output: Output) -> None:
     with needing("train"):
         from sapbert.encoder.onnx_export.export import export_reranker
     report_manifest(export_reranker(source, output.out, overwrite=output.overwrite), output)
+
+
+def _forbid_flash(model: str) -> None:
+    from sapbert.defaults import resolve_default
+    from sapbert.encoder.exported import is_exported, read_exported
+    from sapbert.encoder.flash.encoder import FLASH
+
+    folder = resolve_default(model, "encoder")
+    if is_exported(folder) and read_exported(folder).get("kind") == FLASH:
+        raise ConfigError(
+            f"{model} is a flash encoder, which runs without torch as it is; "
+            "--format static converts it for sentence-transformers"
+        )
 
 
 def _export_static(source: Path, pairs: Path, output: Output) -> None:

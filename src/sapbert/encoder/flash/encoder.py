@@ -67,7 +67,7 @@ class FlashEncoder:
 
     @classmethod
     def open(cls, folder: Path | str, *, threads: int | None = None, verify: bool = True) -> FlashEncoder:
-        """Open a flash encoder written by `sapbert train`.
+        """Open a flash encoder written by `sapbert flash`.
 
         `threads` defaults to the number of cores that this process may use. `verify` compares checksums.
         """

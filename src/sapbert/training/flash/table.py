@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sapbert.defaults import resolve_default
-from sapbert.encoder.flash.encoder import FlashEncoder
+from sapbert.encoder.exported import is_exported, read_exported
+from sapbert.encoder.flash.encoder import FLASH, FlashEncoder
 from sapbert.encoder.flash.features import FeatureKind, FeatureSpec, FeatureTable, features
 from sapbert.errors import ConfigError
 from sapbert.training.settings import FlashSettings
@@ -57,7 +58,10 @@ def start_table(base: str | None, settings: FlashSettings, *, names: int) -> Sta
         return Start(spec, rows, np.zeros(spec.rows, np.bool_), None)
     if settings.features or settings.dimension:
         raise ConfigError("features and dimension are those of the base; remove these settings or the base")
-    encoder = FlashEncoder.open(resolve_default(base, "encoder"))
+    folder = resolve_default(base, "encoder")
+    if folder.is_dir() and not (is_exported(folder) and read_exported(folder).get("kind") == FLASH):
+        raise ConfigError(f"{base} is not a flash encoder; give a folder written by `sapbert flash`")
+    encoder = FlashEncoder.open(folder)
     rows = encoder.table()
     used: NDArray[np.bool_] = np.abs(rows).max(axis=1) > 0
     rows[~used] = _random_rows(len(rows), encoder.dimension, settings.seed)[~used]
