@@ -1,12 +1,13 @@
-"""Load test of the service: a steady rate of requests, one very long request, and overload.
+"""Load test of the service: a steady rate of requests, very long requests, many lists, and overload.
 
     python benchmarks/serve.py [INDEX] [--seconds 60] [--rate 150] [--workers 1]
 
 Mentions are names of the index with one letter changed, each sent once, so that every mention is encoded and
 searched. Requests are sent at fixed times whether or not earlier ones were answered, and latency is measured
 from the scheduled time, so that it includes queueing. Targets: at 150 requests per second, 99 % within 150 ms
-and no errors; 10,000 mentions in one request in bounded memory; under overload, excess requests are answered
-with 503 within a second, and later requests are as fast as before.
+and no errors; 10,000 mentions in one request in bounded memory; single mentions beside 40 lists are answered
+within a second; under overload, excess requests are answered with 503 within a second, and later requests are
+as fast as before.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from sapbert.index.folder import ENTRIES
 from sapbert.index.name_table import NameTable
 
 LONG = 10_000
+LISTS, LIST_MENTIONS, SINGLES = 40, 640, 20
 FLOOD_SECONDS, FLOOD_RATE, FLOOD_CONNECTIONS = 5, 2_000, 1_000
 WARM = 200
 
@@ -204,8 +206,22 @@ async def measure(server: Server, options: argparse.Namespace) -> dict[str, Any]
             "seconds": round(answer.seconds, 1),
             "peak_mb": server.peak_mb(),
         }
+    figures[f"single mentions beside {LISTS} lists"] = await beside_lists(server, mentions, one)
     figures["flood"] = await flood(server, one)
     return figures
+
+
+async def beside_lists(
+    server: Server, mentions: Iterator[str], one: Callable[[float], Awaitable[Response]]
+) -> dict[str, Any]:
+    client = Client(server.port, LISTS)
+    start = time.perf_counter()
+    lists = [
+        asyncio.ensure_future(client.link([next(mentions) for _ in range(LIST_MENTIONS)], start))
+        for _ in range(LISTS)
+    ]
+    singles = await steady(5, SINGLES / 5, one)
+    return {"singles": summary(singles), "lists": summary(await asyncio.gather(*lists))}
 
 
 async def flood(server: Server, one: Callable[[float], Awaitable[Response]]) -> dict[str, Any]:
