@@ -5,7 +5,7 @@ OUT := out
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow check docs bench wheel lock clean
+.PHONY: help run test test-slow torture check docs bench wheel lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -18,6 +18,9 @@ test: .venv/.dev ## run the tests, except the slow ones
 
 test-slow: .venv/.dev ## run the slow tests
 	$(BIN)/pytest -n auto --dist worksteal -m slow
+
+torture: .venv/.dev ## kill commands, damage artifacts and mutate inputs at random; continues where it stopped
+	$(BIN)/python scripts/torture.py $(OUT)/torture --kills 100 --damages 1000 --inputs 20000
 
 check: .venv/.dev ## lint, types and layers
 	$(BIN)/ruff check .
