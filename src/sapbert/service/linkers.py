@@ -35,6 +35,11 @@ class ServedLinker:
         start, stop = name_table.type_offsets[concept], name_table.type_offsets[concept + 1]
         return [name_table.types[number] for number in name_table.type_numbers[start:stop].tolist()]
 
+    def named_types(self, types: Sequence[str]) -> list[dict[str, str]]:
+        """Return types with their names to display, as the reconciliation protocol expects them."""
+        labels = self.linker.name_table.type_labels
+        return [{"id": code, "name": labels.get(code, code)} for code in types]
+
     def default_settings(self, *, types: Sequence[str] = (), sources: Sequence[str] = ()) -> LinkSettings:
         """Return the default settings: exact matches first, unless the calibration was made without them."""
         calibration = self.linker.calibration

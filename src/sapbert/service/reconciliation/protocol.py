@@ -140,7 +140,7 @@ def _results(served: ServedLinker, query: EntityQuery, rows: list[Row]) -> list[
         required = {word for word in query.type if word}
         rows = [row for row in rows if required <= set(row["types"])]
     unique = sum(row["matched_by"] == "exact" for row in rows) == 1
-    results = [_result(row, match=unique and row["matched_by"] == "exact") for row in rows]
+    results = [_result(served, row, match=unique and row["matched_by"] == "exact") for row in rows]
     identified = _by_identifier(served, query.mention())
     if identified is None:
         return results
@@ -148,7 +148,7 @@ def _results(served: ServedLinker, query: EntityQuery, rows: list[Row]) -> list[
     return [identified, *others][: int(query.limit)]
 
 
-def _result(row: Row, *, match: bool) -> Row:
+def _result(served: ServedLinker, row: Row, *, match: bool) -> Row:
     features = [
         {"id": "cosine", "value": row["score"]},
         {"id": "exact", "value": row["matched_by"] == "exact"},
@@ -159,7 +159,7 @@ def _result(row: Row, *, match: bool) -> Row:
         "id": row["concept_id"],
         "name": row["preferred_name"] or row["concept_id"],
         "description": f"matched name: {row['matched_name']}",
-        "type": _types(row["types"]),
+        "type": served.named_types(row["types"]),
         "score": round(_MAX_SCORE * row["score"], 4),
         "match": match,
         "features": features,
@@ -176,15 +176,11 @@ def _by_identifier(served: ServedLinker, mention: str) -> Row | None:
         "id": name_table.concepts[number],
         "name": name_table.preferred[number] or name_table.concepts[number],
         "description": "found by identifier",
-        "type": _types(served.types_of(number)),
+        "type": served.named_types(served.types_of(number)),
         "score": _MAX_SCORE,
         "match": True,
         "features": [{"id": "exact", "value": True}],
     }
-
-
-def _types(words: Sequence[str]) -> list[dict[str, str]]:
-    return [{"id": word, "name": word} for word in words]
 
 
 def suggest_concepts(
@@ -204,7 +200,7 @@ def suggest_concepts(
             "id": row["concept_id"],
             "name": row["preferred_name"] or row["concept_id"],
             "description": row["matched_name"],
-            "notable": _types(row["types"]),
+            "notable": served.named_types(row["types"]),
         }
         for row in rows
     ]

@@ -111,8 +111,9 @@ async def suggest_entity(
 @router.get("/{linker}/suggest/type")
 async def suggest_type(request: Request, linker: str, prefix: Text, cursor: Cursor = 0) -> Any:
     """Suggest types that contain a text."""
-    types = request_context(request).state.linker(linker).linker.name_table.types
-    return {"result": _suggestions({word: word for word in types}, prefix, cursor)}
+    served = request_context(request).state.linker(linker)
+    types = served.named_types(served.linker.name_table.types)
+    return {"result": _suggestions({each["id"]: each["name"] for each in types}, prefix, cursor)}
 
 
 @router.get("/{linker}/suggest/property")
@@ -230,7 +231,7 @@ def manifest(request: Request, context: RequestContext, served: ServedLinker) ->
         "schemaSpace": "http://www.w3.org/2004/02/skos/core#Concept",
         "serviceVersion": __version__,
         "batchSize": MAX_BATCH,
-        "defaultTypes": [{"id": word, "name": word} for word in types[:_MAX_DEFAULT_TYPES]],
+        "defaultTypes": served.named_types(types[:_MAX_DEFAULT_TYPES]),
         # Opened by people who may not reach this service; Bioregistry resolves the prefixes.
         "view": {"url": "https://bioregistry.io/{{id}}"},
         "preview": {"url": page, "width": preview.WIDTH, "height": preview.HEIGHT},
