@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
@@ -95,6 +95,7 @@ json_values = st.recursive(
 )
 
 
+@example([[], []], False)
 @given(json_values, st.booleans())
 def test_no_more_values_are_counted_than_a_text_has(value: Any, indent: bool) -> None:
     def size(value: Any) -> int:
