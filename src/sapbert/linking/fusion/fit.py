@@ -24,10 +24,10 @@ from sapbert.protocols import RerankRequest
 
 Floats = NDArray[np.float32]
 UNITS: Final = 16
-_EPOCHS: Final = 40
+_EPOCHS: Final = 10
 _BATCH: Final = 128
-_RATE: Final = 0.01
-_DECAY: Final = 1e-3
+_RATE: Final = 0.03
+_DECAY: Final = 0.02
 """Weight decay per unit of the learning rate."""
 _COMMON_WORDS: Final = 1000
 _WORD: Final = re.compile("[a-z]+")
