@@ -117,6 +117,11 @@ def test_the_body_of_a_get_request_is_not_awaited(make_bench: MakeBench) -> None
     assert sent[0]["status"] == 200
 
 
+def test_the_address_of_the_client_may_be_a_list(make_bench: MakeBench) -> None:
+    scope = {"method": "GET", "path": "/v1/search", "query_string": b"prefix=c", "client": ["127.0.0.1", 1]}
+    assert asyncio.run(answer(make_bench().app, [], **scope))[0]["status"] == 200
+
+
 def test_bodies_are_limited_in_total_while_they_arrive(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.service.buffered_bytes = 16 * LIMITS.body_bytes - 5

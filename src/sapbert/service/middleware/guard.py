@@ -115,7 +115,11 @@ class Guard:
             await self._app(scope, receive, send)
             return
         context = RequestContext(
-            uuid.uuid4().hex, scope["method"], self._service, self._service.state, scope.get("client")
+            uuid.uuid4().hex,
+            scope["method"],
+            self._service,
+            self._service.state,
+            tuple(scope.get("client") or ()),
         )
         if context.method == "HEAD":
             # Routes accept GET only. In a copy: the server needs the original method to drop the body.
