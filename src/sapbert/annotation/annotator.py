@@ -15,13 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self
 
-import numpy as np
-
 from sapbert.annotation.abbreviations import defined_abbreviations, occurrences
 from sapbert.annotation.annotation import AnnotatedText, Annotation
 from sapbert.annotation.context.annotate import add_context
 from sapbert.annotation.context.rules import ContextRules
 from sapbert.annotation.exact import Concept, ExactLayer, Span
+from sapbert.annotation.filters import annotation_masks
 from sapbert.annotation.lexicons import open_lexicon
 from sapbert.annotation.settings import AnnotateSettings
 from sapbert.annotation.variants import ADJECTIVE, composites_with, nouns_of
@@ -31,15 +30,11 @@ from sapbert.index.lexicon.ngrams import NgramHashes
 from sapbert.index.lexicon.words import Splitter
 from sapbert.index.name_table import NameTable
 from sapbert.linking.linker import Linker
-from sapbert.linking.search import FilterMasks, filter_masks
 
 BATCH = 128
 """Texts annotated together."""
 PIECE = 100_000
 """Characters of a text that are annotated at a time."""
-_MESH_TYPES: Final = ("C", "D", "F")
-"""Diseases, chemicals and drugs, psychiatry and psychology: types that are mentions more often than words."""
-_MESH_TREES: Final = frozenset("ABCDEFGHIJKLMNVZ")
 _MAX_CACHED: Final = 1 << 16
 _ADJECTIVE: Final = 0.7
 """Factor of the confidence of an adjective: "diabetic" is not always about diabetes."""
@@ -56,7 +51,7 @@ class Annotator:
         self._rules = ContextRules.open()
         self._fields = lru_cache(_MAX_CACHED)(self._fields_of)
         self._whole = lru_cache(_MAX_CACHED)(self._concept_of)
-        masks = _masks(linker.name_table, settings)
+        masks = annotation_masks(linker.name_table, settings)
         self.lexicon = lexicon
         self._exact = ExactLayer(lexicon, linker.name_table, masks)
 
@@ -163,25 +158,6 @@ class Annotator:
             "other_concept_ids": tuple(table.concepts[number] for number in concept.others),
             "types": _types(table, concept.number),
         }
-
-
-def _masks(table: NameTable, settings: AnnotateSettings) -> FilterMasks:
-    """Return what the filters allow; without types, some types of MeSH and all of another vocabulary."""
-    if settings.types or not table.types or not set(table.types) <= _MESH_TREES:
-        return filter_masks(table, settings.types, settings.sources, prefixes=settings.prefixes)
-    unwanted = [kind for kind in table.types if kind not in _MESH_TYPES]
-    wanted = [kind for kind in table.types if kind in _MESH_TYPES]
-    # The top of each tree has no type: "Neoplasms" is as good a concept as those below it.
-    has_type = np.diff(table.type_offsets) > 0
-    allowed = filter_masks(table, (), settings.sources, prefixes=settings.prefixes)
-    of_type = filter_masks(table, wanted).concepts if wanted and unwanted else None
-    if of_type is None:
-        return allowed
-    links = (of_type | ~has_type)[table.link_concepts]
-    if allowed.links is not None:
-        links &= allowed.links
-    rows = np.logical_or.reduceat(links, table.link_offsets[:-1])
-    return FilterMasks(rows, links, of_type | ~has_type, int(rows.sum()))
 
 
 def resolve_overlaps(found: Iterable[Annotation], *, nested: bool) -> list[Annotation]:

@@ -29,6 +29,14 @@ class AnnotateSettings:
     """Only concepts of this type."""
     sources: Annotated[tuple[str, ...], Option(flags=("--sources",), metavar="SOURCE")] = ()
     """Only names from this source."""
+    kinds: Annotated[
+        tuple[str, ...],
+        Option(
+            flags=("--kinds",), metavar="KIND", default="all but translations and ambiguous abbreviations"
+        ),
+    ] = ()
+    """Only names of this kind: `own` (of the vocabulary itself), synonym, abbreviation, brand, lay, spelling
+    or translation."""
     prefixes: Annotated[tuple[str, ...], Option(flags=("--prefix",), metavar="PREFIX")] = ()
     """Only concepts whose id has this prefix, such as `mesh`."""
 

@@ -45,6 +45,7 @@ class AnnotateRequest(BaseModel):
     context: Annotated[bool, Field(description="Find out whether mentions are negated and the like.")] = True
     types: Annotated[FilterValues, Field(description="Only concepts of these types.")] = []
     sources: Annotated[FilterValues, Field(description="Only names from these sources.")] = []
+    kinds: Annotated[FilterValues, Field(description="Only names of these kinds.")] = []
     prefixes: Annotated[FilterValues, Field(description="Only concepts with these prefixes.")] = []
 
 
@@ -128,6 +129,7 @@ async def annotate_texts(
         context=body.context,
         types=tuple(body.types),
         sources=tuple(body.sources),
+        kinds=tuple(body.kinds),
         prefixes=tuple(body.prefixes),
     )
 
