@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,8 +25,7 @@ ENCODER = NgramEncoder(256)
 @pytest.fixture(autouse=True)
 def trigrams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the encoder of the index by one that needs no model."""
-    opener = SimpleNamespace(open=lambda _folder, *, threads: ENCODER)
-    monkeypatch.setitem(sys.modules, "sapbert.encoder.onnx", SimpleNamespace(OnnxEncoder=opener))
+    monkeypatch.setattr("sapbert.encoder.open.open_exported", lambda _folder, *, threads: ENCODER)
 
 
 def build(folder: Path, *, hybrid: bool) -> Path:
