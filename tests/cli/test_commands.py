@@ -201,7 +201,7 @@ def test_a_vocabulary_is_shown_with_counts_settings_inputs_and_types(
         "en 24",
     ):
         assert line in lines
-    assert "T047 Disease or Syndrome 1" in lines
+    assert "Disease or Syndrome (T047) 1" in lines
     assert any(line.startswith("input MRCONSO.RRF: bytes 2274, xxh3 ") for line in lines)
 
 
@@ -227,8 +227,8 @@ def test_a_concept_is_found_by_its_id_an_alias_or_a_name_in_any_case(
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.splitlines() == [
         "umls:C9000001  Glimmer fever",
-        "  type T047 Disease or Syndrome",
-        "  type T184 Sign or Symptom",
+        "  type Disease or Syndrome (T047)",
+        "  type Sign or Symptom (T184)",
         "  Glimmer fever  (en, MTH, preferred)",
         "  Fever, glimmering  (en, SNOMEDCT_US, exact)",
         "  Glimmer Fever  (en, MSH, exact)",
