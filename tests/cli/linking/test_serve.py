@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from sapbert.encoder.onnx import OnnxEncoder
 from sapbert.service.middleware.keys import owner_of
 from sapbert.service.settings import load_settings
 from tests.cli.conftest import Sapbert, refused
@@ -26,7 +25,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def stub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OnnxEncoder, "open", lambda folder, **_options: NgramEncoder(64))
+    monkeypatch.setattr("sapbert.encoder.open.open_exported", lambda _folder, **_options: NgramEncoder(64))
 
 
 def test_a_damaged_index_refuses_to_start_in_one_line(sapbert: Sapbert, index: Path, tmp_path: Path) -> None:

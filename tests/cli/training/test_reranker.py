@@ -46,6 +46,17 @@ class ByContext:
         ]
 
 
+class Interrupted(ByContext):
+    """Is interrupted at the mention "stop"."""
+
+    fingerprint = "interrupted"
+
+    def rerank(self, requests: Sequence[RerankRequest]) -> list[NDArray[np.float32]]:
+        if any(request.mention == "stop" for request in requests):
+            raise KeyboardInterrupt
+        return super().rerank(requests)
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, tiny_base: Path) -> Path:
     """An index, mentions and a reranker of them, each made by the command line."""
@@ -122,14 +133,16 @@ def test_context_comes_from_a_column(sapbert: Sapbert, made: Path, tmp_path: Pat
     assert len({row["concept_id"] for row in without}) == 1
 
 
-def test_a_job_is_not_resumed_with_another_reranker(sapbert: Sapbert, made: Path, tmp_path: Path) -> None:
-    out = tmp_path / "links.csv"
-    (tmp_path / "links.csv.run").mkdir()
-    job = {"format": "csv", "reranker": "another"}
-    (tmp_path / "links.csv.run" / "state.json").write_text(json.dumps({"job": job}))
-    ask = ("link", "--index", made / "index", "ill", "--reranker", f"{HERE}:ByContext", "-o", out, "--resume")
+def test_a_job_is_not_resumed_with_another_reranker(
+    sapbert: Sapbert, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sapbert.linking.job.BATCH", 1)
+    ask = ("link", "--index", made / "index", "ill", "stop", "-o", tmp_path / "links.csv", "--reranker")
+    assert "add --resume to continue" in refused(sapbert(*ask, f"{HERE}:Interrupted"))
 
-    assert "reranker was 'another', now 'by context'" in refused(sapbert(*ask))
+    resumed = sapbert(*ask, f"{HERE}:ByContext", "--resume")
+
+    assert "reranker was 'interrupted', now 'by context'" in refused(resumed)
 
 
 def test_evaluate_ranks_reranked_names(sapbert: Sapbert, made: Path, tmp_path: Path) -> None:
