@@ -1,12 +1,12 @@
-"""Build the artifacts bundled with the package: encoder, index and calibration.
+"""Build the artifacts bundled with the package: encoders, index and calibration.
 
     python scripts/build_vocabulary.py … -o src/sapbert/defaults/vocabulary
-    python scripts/build_defaults.py --encoder ENCODER \
-        --mentions ncbi-disease/dev.tsv.gz --mentions bc5cdr-disease/dev.tsv.gz \
-        --mentions bc5cdr-chemical/dev.tsv.gz -o src/sapbert/defaults
+    python scripts/build_defaults.py --encoder FLASH --open-mini ENCODER -o src/sapbert/defaults
+    python scripts/build_fusion.py … --defaults src/sapbert/defaults
 
-ENCODER was written by `sapbert export`; only its int8 variant is bundled. `--mentions` are
-labelled mentions that the encoder was not trained on.
+FLASH was written by `scripts/build_flash.py`, ENCODER by `scripts/build_encoder.py`; only its int8 variant is
+bundled. The last script fits the ranker and the calibration. `--mentions` fits a calibration without a
+ranker on labelled mentions instead.
 
 The same files give the same index on the same kind of processor. Encoding takes minutes; an interrupted run
 is continued. A README in the encoder folder of the target is kept; that of the index is written by this
@@ -21,8 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sapbert.artifacts import Manifest, create, load_manifest
-from sapbert.defaults import CALIBRATION, VARIABLE
-from sapbert.encoder.onnx import OnnxEncoder
+from sapbert.defaults import CALIBRATION, OPEN_MINI, VARIABLE
+from sapbert.encoder.exported import read_exported
+from sapbert.encoder.flash.encoder import FLASH
+from sapbert.encoder.onnx import Variant
+from sapbert.encoder.open import open_exported
 from sapbert.index.build import build_index
 from sapbert.index.settings import IndexSettings, Kind, Precision
 from sapbert.linking.calibration.fit import calibrate
@@ -49,29 +52,35 @@ also has the name `Myocardial Infarction`.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--encoder", type=Path, required=True, help="Written by `sapbert export`.")
+    parser.add_argument(
+        "--encoder", type=Path, required=True, help="Written by `sapbert flash` or `sapbert export`."
+    )
+    parser.add_argument("--open-mini", type=Path, help="Second encoder, written by `sapbert export`.")
     parser.add_argument(
         "--mentions", type=Path, action="append", default=[], help="Labelled mentions for the calibration."
     )
     parser.add_argument("--prefix", default="mesh", help="Prefix of identifiers in --mentions without one.")
-    parser.add_argument("--dimensions", type=int, default=256, help="Stored dimensions per vector.")
+    parser.add_argument("--dimensions", type=int, default=128, help="Stored dimensions per vector.")
     parser.add_argument(
         "--precision", type=Precision, default=Precision.INT4, help="Precision of the stored vectors."
     )
     parser.add_argument("--out", "-o", type=Path, required=True)
     arguments = parser.parse_args()
     build_encoder(arguments.encoder, arguments.out / "encoder")
+    if arguments.open_mini:
+        build_encoder(arguments.open_mini, arguments.out / OPEN_MINI)
     build_default_index(arguments.out, arguments.dimensions, arguments.precision)
     if arguments.mentions:
         build_calibration(arguments.out, arguments.mentions, arguments.prefix)
 
 
 def build_encoder(exported: Path, target: Path) -> Manifest:
-    """Copy the int8 variant, and its origin from the manifest."""
+    """Copy a flash encoder, or the int8 variant of a transformer, and its origin from the manifest."""
     origin = load_manifest(exported, kind="encoder")
     card = (target / CARD).read_bytes() if (target / CARD).is_file() else None
     with create(target, overwrite=True) as draft:
-        OnnxEncoder.open(exported, variant="int8").copy_to(draft.path)
+        variant: Variant | None = None if read_exported(exported).get("kind") == FLASH else "int8"
+        open_exported(exported, variant=variant).copy_to(draft.path)
         manifest = draft.seal(
             origin.kind,
             settings=origin.settings,
@@ -89,7 +98,7 @@ def build_default_index(folder: Path, dimensions: int, precision: Precision) -> 
     settings = IndexSettings(kind=Kind.FLAT, precision=precision, dimensions=dimensions, inverted=False)
     manifest = build_index(
         Vocabulary.open(folder / "vocabulary"),
-        OnnxEncoder.open(folder / "encoder"),
+        open_exported(folder / "encoder"),
         folder / "index",
         settings,
         carry_encoder=False,

@@ -70,6 +70,7 @@ MULTILINGUAL = {
 """Vocabularies with the same identifiers, in several languages. Their concepts stay their own."""
 CODE = r"^[^:]*:([A-Z]\d\d(?:\.\d)?)$"
 """A code of the international ICD-10; longer codes are national."""
+RECIPE = ROOT / "recipes" / "flash-open.toml"
 EVERYDAY = ROOT / "data" / "everyday-names.tsv"
 LIMIT = 30
 """Pairs per concept."""
@@ -89,7 +90,7 @@ def main() -> None:
         options = [part for name, weight in weights.items() for part in ("--weight", f"{name}={weight}")]
         sapbert("pairs", arguments.out / "merged", "--limit", LIMIT, *options, "-o", arguments.out / "pairs")
     if not arguments.pairs_only:
-        sapbert("train", arguments.out / "pairs", "--model", "flash", "-o", arguments.out / "flash")
+        sapbert("flash", arguments.out / "pairs", "--recipe", RECIPE, "-o", arguments.out / "flash")
 
 
 def merge(folder: Path, out: Path) -> None:

@@ -1,8 +1,9 @@
-"""The artifacts bundled with the package: an encoder, the MeSH vocabulary, its index and its calibration.
+"""The artifacts bundled with the package: two encoders, the MeSH vocabulary, its index and its calibration.
 
 This module only finds them; callers open them like any other artifact, so `default` can be given wherever a
-folder is expected. Unlike other indexes, the bundled one contains no encoder, because the encoder is beside
-it. `scripts/build_defaults.py` builds all four.
+folder is expected. The default encoder is a flash encoder; `open-mini`, a transformer with 6 layers, is the
+other. Unlike other indexes, the bundled one contains no encoder, because the encoder is beside it.
+`scripts/build_defaults.py` builds them.
 
 The environment variable SAPBERT_DEFAULTS names another folder with the same layout, for organizations whose
 default is not MeSH.
@@ -18,13 +19,17 @@ from sapbert.errors import ArtifactError
 
 DEFAULT: Final = "default"
 """Name that selects a bundled artifact instead of a folder."""
+OPEN_MINI: Final = "open-mini"
+"""Name that selects the bundled transformer instead of a folder."""
 VARIABLE: Final = "SAPBERT_DEFAULTS"
 CALIBRATION: Final = "calibration.json"
-Kind = Literal["encoder", "vocabulary", "index"]
+Kind = Literal["encoder", "open-mini", "vocabulary", "index"]
 
 
 def resolve_default(path: Path | str, kind: Kind) -> Path:
-    """Return `path`, or the bundled folder of this kind if it is the word `default`."""
+    """Return `path`, or the bundled folder if it is the word `default` or, for an encoder, `open-mini`."""
+    if kind == "encoder" and path == OPEN_MINI:
+        return bundled_folder("open-mini")
     return bundled_folder(kind) if is_default(path) else Path(path)
 
 

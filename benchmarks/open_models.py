@@ -1,13 +1,13 @@
-"""Zero-shot accuracy of the bundled encoder on the benchmarks that have targets.
+"""Zero-shot accuracy of encoders on the benchmarks that have targets.
 
-    python benchmarks/open_mini.py                 # test splits; run once per release
-    python benchmarks/open_mini.py --split dev --model FOLDER --weights 0 0.1 0.2 0.4
-    python benchmarks/open_mini.py --split dev --model weights   # by sapbert export --format huggingface
+    python benchmarks/open_models.py               # the default encoder, test splits; once per release
+    python benchmarks/open_models.py --model open-mini
+    python benchmarks/open_models.py --split dev --model FOLDER --weights 0 0.1 0.2 0.4
 
 Each benchmark is evaluated with the dense score alone and combined with the n-gram score (`hybrid`, character
 tf-idf with the given weight), with the dictionary alone and, if the protocol has one, with the enlarged
-dictionary. The results include the targets and SapBERT's published figures, which are of an encoder five
-times as large, trained on UMLS.
+dictionary. The results include the targets and SapBERT's published figures, which are of an encoder with
+110 million parameters, trained on UMLS.
 """
 
 from __future__ import annotations
@@ -28,21 +28,24 @@ from sapbert.evaluation.vector_cache import CachedEncoder
 BENCHMARKS = Path(__file__).parents[2] / "shared" / "data" / "benchmarks"
 DICTIONARY, ENLARGED_DICTIONARY = "dictionary", "test_dictionary"
 TARGETS = {
-    ("ncbi-disease", ENLARGED_DICTIONARY): (92.5, 96.0),
-    ("bc5cdr-disease", ENLARGED_DICTIONARY): (93.8, 96.3),
-    ("askapatient", DICTIONARY): (70.5, 88.9),
-    ("ncbi-disease", DICTIONARY): (84.0, 90.0),
-    ("bc5cdr-disease", DICTIONARY): (86.0, 91.0),
-    ("hpo-gsc-plus", DICTIONARY): (78.0, 88.0),
-    ("bc5cdr-chemical", ENLARGED_DICTIONARY): (95.5, 97.0),
+    ("ncbi-disease", ENLARGED_DICTIONARY): (92.5, 96.5),
+    ("bc5cdr-disease", ENLARGED_DICTIONARY): (93.3, 96.0),
+    ("askapatient", DICTIONARY): (71.0, 90.5),
+    ("ncbi-disease", DICTIONARY): (82.0, 88.5),
+    ("bc5cdr-disease", DICTIONARY): (84.0, 89.5),
+    ("hpo-gsc-plus", DICTIONARY): (75.5, 85.5),
+    ("bc5cdr-chemical", ENLARGED_DICTIONARY): (95.0, 96.0),
 }
+"""Acc@1 and Acc@5 that the bundled flash encoder should reach."""
 PUBLISHED = {
     ("ncbi-disease", ENLARGED_DICTIONARY): (92.0, 95.6),
     ("bc5cdr-disease", ENLARGED_DICTIONARY): (93.5, 96.0),
     ("askapatient", DICTIONARY): (70.5, 88.9),
 }
 """SapBERT from PubMedBERT, Liu et al. 2021, Table 1."""
-SETS = tuple(dict.fromkeys(name for name, _ in TARGETS))
+CONTROLS = ("craft-mondo",)
+"""Sets without a target: nobody chose anything by them."""
+SETS = (*dict.fromkeys(name for name, _ in TARGETS), *CONTROLS)
 
 
 def main() -> None:
@@ -53,7 +56,7 @@ def main() -> None:
         "--weights",
         type=float,
         nargs="+",
-        default=[0.0, 0.2],
+        default=[0.0],
         help="Weights of the n-gram score.",
     )
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
@@ -81,7 +84,7 @@ def main() -> None:
     model = Path(options.model).name
     others = [part for part, usual in ((options.split, "test"), (model, "default")) if part != usual]
     content = {"model": model, "fingerprint": encoder.fingerprint, "figures": figures}
-    write_results("_".join(["open_mini", *others]), content, ("onnxruntime", "tokenizers", "numpy"))
+    write_results("_".join(["open_models", *others]), content, ("onnxruntime", "tokenizers", "numpy"))
 
 
 if __name__ == "__main__":
