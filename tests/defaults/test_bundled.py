@@ -73,7 +73,6 @@ def test_the_vocabulary_is_mesh() -> None:
         ("heart atack", "mesh:D009203"),
         ("Herzinfarkt", "mesh:D009203"),
         ("инфаркт миокарда", "mesh:D009203"),
-        ("RA", "mesh:D001172"),
     ],
 )
 def test_everyday_mentions_are_linked(linker: Linker, mention: str, concept: str) -> None:
@@ -82,6 +81,13 @@ def test_everyday_mentions_are_linked(linker: Linker, mention: str, concept: str
     assert best.concept_id == concept
     assert best.confidence is not None
     assert best.confidence > 0.5
+
+
+def test_an_ambiguous_abbreviation_lists_its_meanings_by_frequency(linker: Linker) -> None:
+    [[best, second, *_]] = linker.link(["RA"])
+
+    assert best.concept_id == "mesh:D001172"
+    assert best.name_kind == second.name_kind == "abbreviation"
 
 
 def test_types_filter_by_tree(linker: Linker) -> None:

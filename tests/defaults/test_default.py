@@ -153,7 +153,7 @@ def test_lines_of_the_table_have_no_trailing_spaces(sapbert: Sapbert, home: Path
     assert [line.rstrip() for line in lines] == lines
 
 
-@pytest.mark.parametrize("mentions", [None, 5, [None]])
+@pytest.mark.parametrize("mentions", [None, 5, [5]])
 def test_mentions_that_are_not_strings_are_refused(home: Path, mentions: Any) -> None:
     with pytest.raises(TypeError, match=r"string.*, got (None|5)$"):
         api.link(mentions)
