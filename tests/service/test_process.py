@@ -79,6 +79,15 @@ class Process:
             times -= text in line
         return line
 
+    def read_log_of(self, *texts: str) -> None:
+        """Read the log until each text has occurred, in any order."""
+        assert self.process.stderr is not None
+        missing = set(texts)
+        while missing:
+            line = self.process.stderr.readline()
+            assert line, f"the service ended before it said {missing}"
+            missing = {text for text in missing if text not in line}
+
     def stop(self) -> str:
         self.process.send_signal(signal.SIGTERM)
         return self.end()
@@ -205,8 +214,8 @@ def test_a_stopped_service_refuses_connections_while_workers_finish(
         connection.endheaders()
         assert connection.sock.recv(100).startswith(b"HTTP/1.1 100 ")
         process.process.send_signal(signal.SIGTERM)
-        process.read_log("Waiting for connections to close")
-        process.read_log("Finished server process")
+        # One worker finishes and the other waits for the body, in any order.
+        process.read_log_of("Waiting for connections to close", "Finished server process")
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", process.port), timeout=PATIENCE)
         connection.send(b"{}")
