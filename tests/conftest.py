@@ -65,6 +65,32 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
+class SyncedFiles:
+    """Files and folders that were written to disk by `os.fsync`."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}
+
+    def record(self, handle: int) -> None:
+        """Note an open file."""
+        status = os.fstat(handle)
+        self._sizes[status.st_ino] = status.st_size
+
+    def __contains__(self, path: Path) -> bool:
+        """Return whether a folder, or all of a file, was synced; it may have been renamed since."""
+        status = path.stat()
+        size = self._sizes.get(status.st_ino)
+        return size == status.st_size or (path.is_dir() and size is not None)
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> SyncedFiles:
+    """Record all calls of `os.fsync`."""
+    files = SyncedFiles()
+    monkeypatch.setattr(os, "fsync", files.record)
+    return files
+
+
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """Return a folder that `make` fills; one test process makes it, and the others wait for it."""
     base = factory.getbasetemp()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sapbert.artifacts import create, create_file, fingerprint_of, load_manifest
 from sapbert.errors import ArtifactError
 from tests.artifacts.conftest import FILES, FULL, failing, fill, left_beside, version_at, write
+from tests.conftest import SyncedFiles
 
 
 def test_an_artifact_appears_when_its_block_ends(tmp_path: Path) -> None:
@@ -27,6 +28,20 @@ def test_an_artifact_appears_when_its_block_ends(tmp_path: Path) -> None:
     assert (sealed.inputs, sealed.counts, sealed.details) == ({"a": 1}, {"rows": 2}, {"x": [3]})
     assert set(sealed.files) == set(FILES)
     assert left_beside(target) == []
+
+
+def test_an_artifact_and_its_place_are_synced(tmp_path: Path, synced: SyncedFiles) -> None:
+    target = tmp_path / "artifact"
+    write(target)
+
+    assert [path for path in (tmp_path, target, *target.rglob("*")) if path not in synced] == []
+
+
+def test_a_single_file_is_synced(tmp_path: Path, synced: SyncedFiles) -> None:
+    with create_file(tmp_path / "table.tsv") as path:
+        path.write_text("text")
+
+    assert tmp_path / "table.tsv" in synced
 
 
 def test_equal_content_has_an_equal_fingerprint_and_other_content_another(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
+from tokenizers import Tokenizer
 from transformers import BertJapaneseTokenizer
 
 from sapbert.artifacts import load_manifest
@@ -17,7 +20,7 @@ from sapbert.errors import ArtifactError
 from sapbert.tokens.pooling import Pooling
 from tests.encoder.conftest import POOLINGS, Exported
 from tests.encoder.test_loading import spoil_tokenizer
-from tests.encoder.tiny import tiny_bert
+from tests.encoder.tiny import tiny_bert, truncating_left
 
 NAMES = [
     "heart attack",
@@ -101,6 +104,30 @@ def test_a_graph_that_gives_other_vectors_is_refused(
     ):
         export_model(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("cosine", "accepted"), [(0.99995, True), (0.9998, False)])
+def test_a_graph_is_accepted_if_its_vectors_differ_by_rounding_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cosine: float, accepted: bool
+) -> None:
+    one, other = np.array([1, 0]), np.array([cosine, (1 - cosine**2) ** 0.5])
+    truth = SimpleNamespace(encode=lambda _: np.stack([one, one]))
+    graph = SimpleNamespace(encode=lambda _: np.stack([one, other]))
+    monkeypatch.setattr(export, "_write_files", lambda _encoder, _folder: None)
+    monkeypatch.setattr(export, "OnnxEncoder", SimpleNamespace(open=lambda *_, **__: graph))
+
+    with nullcontext() if accepted else pytest.raises(ArtifactError, match=r"\(cosine 0\.9998\)"):
+        export.write_encoder(truth, tmp_path, "model")  # type: ignore[arg-type]  # only its vectors count
+
+
+def test_an_exported_tokenizer_truncates_on_the_same_side(tmp_path: Path) -> None:
+    model = truncating_left(tiny_bert(tmp_path / "model"), tmp_path / "left")
+    encoder = TransformerEncoder.open(model, device="cpu", max_length=5)
+
+    export._write_tokenizer(encoder, tmp_path / "tokenizer.json")
+
+    tokens = Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode("a b c d e").tokens
+    assert tokens == ["[CLS]", "c", "d", "e", "[SEP]"]
 
 
 def test_a_pure_python_tokenizer_is_refused(tmp_path: Path) -> None:

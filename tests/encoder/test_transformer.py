@@ -21,7 +21,15 @@ from sapbert.protocols import Encoder
 from sapbert.tokens.batching import TokenRows
 from sapbert.tokens.pooling import Pooling, pool
 from tests.encoder.test_loading import spoil_tokenizer
-from tests.encoder.tiny import FAMILIES, POSITIONS, WIDTH, WORDS, tiny_bert, tiny_modernbert
+from tests.encoder.tiny import (
+    FAMILIES,
+    POSITIONS,
+    WIDTH,
+    WORDS,
+    tiny_bert,
+    tiny_modernbert,
+    truncating_left,
+)
 
 NAMES = (
     "heart attack",
@@ -93,6 +101,14 @@ def test_every_family_and_pooling_gives_what_plain_transformers_gives(family: Pa
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     for name, vector in zip(NAMES, vectors, strict=True):
         np.testing.assert_allclose(vector, encode_slowly(encoder, name), atol=1e-5)
+
+
+def test_names_are_truncated_on_the_side_of_the_tokenizer(bert: Path, tmp_path: Path) -> None:
+    encoder = TransformerEncoder.open(truncating_left(bert, tmp_path / "left"), device="cpu", max_length=5)
+
+    tokens = tokenize(encoder.tokenizer, ["a b c d e"], max_length=5)
+
+    assert encoder.tokenizer.convert_ids_to_tokens(tokens.ids.tolist()) == ["[CLS]", "c", "d", "e", "[SEP]"]
 
 
 @pytest.mark.parametrize("pooling", list(Pooling))

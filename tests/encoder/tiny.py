@@ -7,6 +7,8 @@ Each is saved as a Hugging Face folder with a tokenizer of its family whose voca
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,14 @@ FAMILIES: dict[str, Callable[[Path], Path]] = {
     "xlm-roberta": tiny_xlmr,
     "modernbert": tiny_modernbert,
 }
+
+
+def truncating_left(model: Path, folder: Path) -> Path:
+    """Copy a saved encoder whose tokenizer then drops the first tokens of a long name instead of the last."""
+    shutil.copytree(model, folder)
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "truncation_side": "left"}))
+    return folder
 
 
 def _numbered(tokens: list[str]) -> dict[str, int]:

@@ -78,3 +78,10 @@ def test_runs_with_different_mentions_cannot_be_compared() -> None:
 
     with pytest.raises(ConfigError, match="a and b were not evaluated on the same mentions"):
         compare(System("a", (run(),)), System("b", (run(other),)))
+
+
+def test_runs_with_different_gold_ids_cannot_be_compared() -> None:
+    other = small_set(NAMES, mentions(("hot", "F"), ("mossy", "T"), ("blue", "-1"), ("tin", "T")))
+
+    with pytest.raises(ConfigError, match="a and b were not evaluated on the same mentions"):
+        compare(System("a", (run(),)), System("b", (run(other),)))

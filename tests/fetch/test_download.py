@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sapbert.errors import SapbertError
 from sapbert.fetch import download as module
 from sapbert.fetch.download import FAILURES, Fetched, download
+from tests.conftest import SyncedFiles
 from tests.fetch.conftest import CONTENT, Server
 
 
@@ -57,6 +58,12 @@ def test_a_file_is_downloaded_and_described(server: Server, target: Path) -> Non
     assert progress[-1] == ("hp.obo", len(CONTENT), len(CONTENT))
 
 
+def test_a_downloaded_file_is_synced(server: Server, target: Path, synced: SyncedFiles) -> None:
+    fetch(server, target)
+
+    assert target in synced
+
+
 def test_a_broken_connection_is_resumed(server: Server, target: Path) -> None:
     server.cuts = [300_000, 100_000]
 
@@ -65,6 +72,17 @@ def test_a_broken_connection_is_resumed(server: Server, target: Path) -> None:
     assert target.read_bytes() == CONTENT
     assert ranges(server) == [None, "bytes=300000-", "bytes=400000-"]
     assert {request.get("If-Range") for request in server.requests} == {None, server.etag}
+
+
+def test_only_consecutive_failures_without_data_count(server: Server, target: Path) -> None:
+    dead = [0] * (FAILURES - 2)
+    server.cuts = [50_000, *dead, 50_000, *dead]
+    pauses: list[float] = []
+
+    download(server.address, target, pause=pauses.append)
+
+    assert target.read_bytes() == CONTENT
+    assert pauses == [2.0**number for number in range(1, FAILURES)] * 2
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sapbert.errors import ArtifactError, ConfigError
 from sapbert.index import ann, flat
-from sapbert.index.ann import AnnIndex, write_codes
+from sapbert.index.ann import AnnIndex, Coder, write_codes
 from sapbert.index.flat import FlatIndex
 from sapbert.index.settings import Precision
 from sapbert.index.vectors import Vectors, VectorWriter, quantize
@@ -216,6 +216,46 @@ def test_codes_find_nearly_all_of_the_nearest(tmp_path: Path, dimension: int) ->
     exact = np.argsort(-(vectors[:100] @ vectors.T), axis=1)[:, :10]
     recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), exact.tolist(), strict=True)])
     assert recall > 0.97
+
+
+def nearest_codes(folder: Path, mention: Floats, allowed: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+    """Mark the rows whose codes differ least from that of a mention, lower rows first."""
+    codes = np.load(folder / "codes.npy")
+    own = Coder.open(folder, len(mention)).encode(mention[np.newaxis])
+    distances = np.bitwise_count(codes ^ own).sum(axis=1)
+    rows = np.flatnonzero(allowed)
+    near = np.zeros(len(codes), np.bool_)
+    near[rows[np.argsort(distances[rows], kind="stable")[:count]]] = True
+    return near
+
+
+@settings(max_examples=25)
+@given(
+    rows=st.integers(60, 200),
+    k=st.integers(1, 20),
+    share=st.sampled_from([0.5, 0.9, None]),
+    seed=st.integers(0, 2**32),
+)
+def test_the_rows_with_the_nearest_codes_are_rescored(
+    tmp_path_factory: pytest.TempPathFactory, rows: int, k: int, share: float | None, seed: int
+) -> None:
+    folder = tmp_path_factory.mktemp("codes")
+    vectors, mentions = unit(rows, seed=seed), unit(5, seed=seed + 1)
+    filtered = None if share is None else np.random.default_rng(seed).random(rows) < share
+    allowed = np.ones(rows, np.bool_) if filtered is None else filtered
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ann, "BLOCK", 30)
+        patch.setattr(ann, "MENTIONS", 3)
+        patch.setattr(ann, "BITS", 64)
+        opened = saved(folder, vectors, Precision.FP32)
+        write_codes(folder)
+        index = AnnIndex.open(folder, opened, candidates=12, threads=2)
+        _, found = index.search(mentions, k, allowed=filtered)
+
+        for mention, own in zip(mentions, found, strict=True):
+            near = nearest_codes(folder, mention, allowed, max(12, 2 * k))
+            expected = brute_force(vectors, mention, k, near)
+            assert own.tolist() == expected + [-1] * (k - len(expected))
 
 
 def test_candidates_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:

@@ -137,6 +137,17 @@ def test_counts_above_the_limit_are_clipped(tmp_path: Path) -> None:
     assert (scores > 0.9).all()
 
 
+def test_more_ngrams_than_16_bits_can_number_are_told_apart(tmp_path: Path) -> None:
+    characters = np.random.default_rng(0).integers(0x4E00, 0x9FA0, (2_100, 24))
+    names = ["".join(map(chr, row)) for row in characters]
+    index = build(names, tmp_path)
+    mentions = [names[0], names[900], max(names), min(names)]
+    every = np.array([[names.index(mention)] for mention in mentions])
+
+    assert len(index.ngrams) > 1 << 16
+    np.testing.assert_allclose(index.compare(mentions, every), 1, atol=1e-6)
+
+
 @pytest.mark.parametrize(("shortest", "longest"), [(0, 2), (2, 1), (1, 4)])
 def test_impossible_ngrams_are_refused(shortest: int, longest: int) -> None:
     with pytest.raises(ConfigError, match="1 to 3 characters"):

@@ -24,6 +24,7 @@ from sapbert.linking.formats.text import CsvFormat, JsonlFormat
 from sapbert.linking.formats.writer import BatchWriter, TextWriter
 from sapbert.linking.input.mentions import MentionRow, MentionStream, mentions_from_list
 from sapbert.linking.job import link_to_file
+from tests.conftest import SyncedFiles
 
 TEXTS = [f"mention {number}" for number in range(23)]
 JOB = {"index": "f00d", "k": 2}
@@ -61,6 +62,16 @@ class Links:
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "BATCH", 3)
     monkeypatch.setattr(job, "BATCHES_PER_COMMIT", 2)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_rows_and_state_are_synced(tmp_path: Path, name: str, synced: SyncedFiles) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        link_to_file(mentions_from_list(TEXTS), Links(stop_after=4), WRITERS[name], tmp_path / name, JOB)
+
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size]
+    assert len(written) >= 2
+    assert [path.name for path in written if path not in synced] == []
 
 
 def uninterrupted(writer: BatchWriter[LinkedMention], target: Path) -> bytes | pl.DataFrame:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from sapbert.linking.search import DenseSearch, FilterMasks, filter_masks
 from sapbert.linking.settings import LinkSettings, Method
 from sapbert.text import fold
 from tests.index.conftest import NgramEncoder, Row
-from tests.linking.conftest import FACTS, Bench, LetterEncoder, bench_of
+from tests.linking.conftest import FACTS, ROWS, Bench, LetterEncoder, bench_of
 
 
 def ids(answer: Sequence[Candidate]) -> list[str]:
@@ -315,6 +316,25 @@ def test_filter_masks_are_computed_once_for_many_calls(
         linker.link([mention], settings=filters)
 
     assert found == [("T047",), ()]
+
+
+def test_cached_filter_masks_are_not_used_for_other_filters(tmp_path: Path) -> None:
+    rows = [*ROWS, ("mesh:D1", "Heart trouble", "MSH", "en", "0", "lay")]
+    facts = {**FACTS, "parents": [("hp:1", "mesh:D2", "is_a")]}
+    bench = bench_of(tmp_path / "bench", rows, facts, NgramEncoder())
+    every = [
+        LinkSettings(),
+        LinkSettings(sources=("NCI",)),
+        LinkSettings(kinds=("lay",)),
+        LinkSettings(prefixes=("hp",)),
+        LinkSettings(within=("mesh:D2",)),
+        LinkSettings(exclude=("mesh:D1",)),
+    ]
+    parts = (bench.encoder, bench.linker.search, bench.name_table)
+    for first, second in permutations(every, 2):
+        linker, fresh = (Linker(*parts, fingerprint="f00d") for _ in range(2))
+        linker.link(["cold"], settings=first)
+        assert linker.link(["heart"], settings=second) == fresh.link(["heart"], settings=second)
 
 
 def test_the_batch_size_does_not_change_the_links(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

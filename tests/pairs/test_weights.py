@@ -66,6 +66,16 @@ def test_a_fractional_weight_is_a_probability(tmp_path: Path) -> None:
     assert 200 < sum(count == 2 for count in drawn.values()) < 300
 
 
+def test_pairs_of_one_concept_are_repeated_independently(tmp_path: Path) -> None:
+    rows = [("x:1", f"name {number}", "S") for number in range(30)]
+    vocabulary = write(tmp_path / "vocabulary", rows)
+    wanted = PairSettings(limit=400, weights={"S": 0.5})
+
+    drawn = draw_pairs(vocabulary, tmp_path / "pairs", wanted)
+
+    assert 150 < len(drawn) < 250
+
+
 def test_an_unknown_source_is_refused_with_a_list_of_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no name is from the source LYA, only from HGNC, LAY, MSH"):
         draw(tmp_path, ROWS, LYA=3)

@@ -164,6 +164,21 @@ def test_equal_ids_and_aliases_are_joined_without_references(tmp_path: Path) -> 
     assert sorted(names) == ["due", "three", "uno"]
 
 
+@pytest.mark.parametrize("names", [("alpha", "omega"), ("omega", "alpha")])
+def test_of_two_members_of_one_vocabulary_the_one_with_the_id_gives_the_preferred_name(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    own = vocabulary(tmp_path, "own", [("mondo:1", names[0]), ("mondo:2", names[1])])
+    later = vocabulary(tmp_path, "later", [("doid:1", "aaa"), ("doid:2", "zzz")])
+    links = xref_file(tmp_path, [("mondo:1", "mondo:2"), ("doid:1", "mondo:2"), ("doid:2", "mondo:2")])
+
+    merged, _ = merge(tmp_path, [own, later], [links], MergeSettings(trust="any"))
+
+    concept = merged.concept("doid:2")
+    assert concept is not None
+    assert (concept.concept_id, concept.preferred_name) == ("mondo:1", names[0])
+
+
 def test_an_alias_of_two_concepts_joins_nothing(tmp_path: Path) -> None:
     split = vocabulary(
         tmp_path, "split", [("ex:1", "a"), ("ex:2", "b")], aliases=[("ex:1", "ex:0"), ("ex:2", "ex:0")]

@@ -22,6 +22,7 @@ from sapbert.index.recall import SAMPLE_SIZE
 from sapbert.index.settings import Precision
 from sapbert.resumable import run_folder
 from sapbert.vocab.vocabulary import Vocabulary
+from tests.conftest import SyncedFiles
 from tests.index.building.conftest import Build, contents, names_of
 from tests.index.conftest import MakeVocabulary, NgramEncoder
 
@@ -102,6 +103,25 @@ def test_a_build_is_not_resumed_with_another_vocabulary_encoder_or_precision(
         build(vocabulary, precision=Precision.FP16, resume=True)
     with pytest.raises(ConfigError, match="other inputs: vocabulary was"):
         build(vocabulary_of(names_of(450, first=1)), resume=True)
+
+
+def test_a_build_is_not_resumed_with_another_choice_of_inverted_names(
+    build: Build, vocabulary: Vocabulary
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, KeyboardInterrupt()))
+
+    with pytest.raises(ConfigError, match="other inputs: inverted was True, now False"):
+        build(vocabulary, inverted=False, resume=True)
+
+
+def test_finished_chunks_are_synced(build: Build, vocabulary: Vocabulary, synced: SyncedFiles) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(vocabulary, encoder=DyingEncoder(SAMPLE_SIZE + 250, KeyboardInterrupt()))
+
+    chunks = list(vocabulary.path.parent.rglob("*.npz"))
+    assert len(chunks) == 2
+    assert all(chunk in synced for chunk in chunks)
 
 
 def test_an_interrupted_build_is_discarded_only_on_request(

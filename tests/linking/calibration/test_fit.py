@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from sapbert.index.sparse import SparseIndex, SparseSettings, write_sparse
 from sapbert.index.vectors import Vectors
 from sapbert.linking.calibration import fit as fit_module
 from sapbert.linking.calibration.fit import calibrate
-from sapbert.linking.hybrid import HybridSearch, ScoredRows
+from sapbert.linking.candidate import Candidate
+from sapbert.linking.hybrid import HybridSearch, ScoredRows, best_row_correct, best_weight
 from sapbert.linking.linker import Linker
 from sapbert.linking.settings import CalibrateSettings, LinkSettings
 from sapbert.mentions import LabelledMention
@@ -78,6 +80,32 @@ def test_a_ranker_is_fitted_on_request_and_kept(bench: Bench) -> None:
     assert (best.confidence or 0) > (other.confidence or 0)
     again = calibrate(linker, [*MENTIONS, *wrong], CalibrateSettings())
     assert again.ranker is fitted.ranker
+
+
+def test_outcomes_are_those_of_rankers_fitted_on_other_mentions(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted: list[set[str]] = []
+    linked: list[set[str]] = []
+    link = Linker.link
+
+    def record_fit(_linker: Linker, examples: Sequence[str]) -> None:
+        fitted.append(set(examples))
+
+    def record_link(linker: Linker, mentions: Sequence[str], **options: Any) -> list[list[Candidate]]:
+        linked.append(set(mentions))
+        return link(linker, mentions, **options)
+
+    monkeypatch.setattr(fit_module, "labelled_requests", lambda _, mentions: [each.text for each in mentions])
+    monkeypatch.setattr(fit_module, "fit_for_index", record_fit)
+    monkeypatch.setattr(Linker, "link", record_link)
+
+    calibrate(bench.linker, MENTIONS, CalibrateSettings(ranker=True))
+
+    everything = {mention.text for mention in MENTIONS}
+    *folds, last = fitted
+    assert [everything - fold for fold in folds] == linked
+    assert last == set().union(*linked) == everything
 
 
 def test_a_calibration_is_fitted_on_the_scores_of_a_reranker(bench: Bench) -> None:
@@ -159,6 +187,30 @@ def test_the_sparse_weight_is_zero_without_a_gain_on_held_out_mentions(
     monkeypatch.setattr(fit_module, "best_weight", lucky)
 
     assert calibrate(linker, MENTIONS, CalibrateSettings()).sparse_weight == 0
+
+
+def test_the_sparse_weight_of_a_fold_is_fitted_on_the_other_folds(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted: list[int] = []
+    tested: list[int] = []
+
+    def record_fit(found: ScoredRows, right: NDArray[np.bool_]) -> tuple[float, dict[float, float]]:
+        fitted.append(len(right))
+        return best_weight(found, right)
+
+    def record_test(found: ScoredRows, right: NDArray[np.bool_], weight: float) -> NDArray[np.bool_]:
+        tested.append(len(right))
+        return best_row_correct(found, right, weight)
+
+    monkeypatch.setattr(fit_module, "best_weight", record_fit)
+    monkeypatch.setattr(fit_module, "best_row_correct", record_test)
+
+    calibrate(hybrid(bench, tmp_path / "sparse"), MENTIONS, CalibrateSettings())
+
+    total, *others = fitted
+    assert total == sum(tested) == len(MENTIONS)
+    assert [total - fold for fold in tested] == others
 
 
 def test_the_best_row_is_the_best_candidate_of_the_linker(bench: Bench, tmp_path: Path) -> None:

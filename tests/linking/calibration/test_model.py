@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from sklearn.linear_model import LogisticRegression
 
 from sapbert.errors import SapbertError
 from sapbert.linking.calibration.model import (
+    FOLDS,
+    Curve,
     Isotonic,
     Outcomes,
     Platt,
@@ -23,6 +26,7 @@ from sapbert.linking.calibration.model import (
     fit,
     fit_isotonic,
     fit_platt,
+    folds_of,
     load_curve,
     reliability,
     threshold_points,
@@ -110,6 +114,21 @@ def test_equal_mentions_are_held_out_together() -> None:
     held_out = fit(Outcomes(scores, np.zeros(600), right, texts), Method.ISOTONIC).held_out
 
     assert brier(held_out, right) > 0.24
+
+
+@pytest.mark.parametrize(("method", "fit_one"), [(Method.PLATT, fit_platt), (Method.ISOTONIC, fit_isotonic)])
+def test_held_out_confidences_are_those_of_a_curve_of_the_other_folds(
+    method: Method, fit_one: Callable[[Outcomes], Curve]
+) -> None:
+    scores, margins, correct, texts = random_outcomes(80)
+    folds = folds_of(texts)
+
+    held_out = fit(Outcomes(scores, margins, correct, texts), method).held_out
+
+    for fold in range(FOLDS):
+        own, others = folds == fold, folds != fold
+        curve = fit_one(Outcomes(scores[others], margins[others], correct[others], ()))
+        np.testing.assert_allclose(held_out[own], curve.confidence(scores[own], margins[own]))
 
 
 def test_confidence_has_a_lower_error_than_the_score() -> None:

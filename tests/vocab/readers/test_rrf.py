@@ -323,6 +323,24 @@ def test_flags_decide_without_mrrank(read: Read, meta: Path) -> None:
     assert preferred(vocabulary, FEVER) == {"en": "Glimmer Fever", "es": "Fiebre del destello"}
 
 
+def test_the_term_status_counts_more_than_the_string_type_and_that_more_than_ispref(
+    read: Read, meta: Path
+) -> None:
+    flags = [("S", "PF", "Y", "a"), ("P", "VC", "N", "b"), ("P", "VC", "Y", "c"), ("P", "VO", "Y", "d")]
+    best = {"C1": "c", "C2": "e"}
+    rows = [("C1", *each) for each in flags]
+    rows += [("C2", *each) for each in (*flags, ("P", "PF", "N", "e"))]
+    lines = [
+        f"{cui}|ENG|{ts}|L|{stt}|S|{pref}|A||X||LOCAL|XX|X|{name}|0|N||\n"
+        for cui, ts, stt, pref, name in rows
+    ]
+    (meta / "MRCONSO.RRF").write_text("".join(lines), encoding="utf-8")
+
+    vocabulary = umls(read, meta)
+
+    assert {cui: preferred(vocabulary, f"umls:{cui}")["en"] for cui in best} == best
+
+
 @pytest.mark.parametrize("ranked", [True, False])
 def test_a_concept_has_one_preferred_name_in_each_of_its_own_languages(
     read: Read, meta: Path, ranked: bool
