@@ -11,7 +11,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 run: $(BIN)/sapbert ## link some mentions to MeSH with the bundled encoder and index
-	$(BIN)/sapbert link "heart attack" "HCQ" "high blood sugar" -k 2 --format table
+	$(BIN)/sapbert link "heart attack" HCQ Plaquenil "tummy ache" diabetis Herzinfarkt "hart atack" MS -k 1 --format table
 
 test: .venv/.dev ## run the tests, except the slow ones
 	$(BIN)/pytest -n auto --dist worksteal
