@@ -6,9 +6,11 @@ import ast
 import hashlib
 import importlib
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import polars as pl
 import pytest
@@ -65,6 +67,78 @@ def test_the_gpu_benchmark_runs_without_a_gpu_and_on_a_bare_machine(tmp_path: Pa
     assert found["gpu_search"]["largest_difference_of_scores"] < 1e-5
     assert "stopped_after_steps" not in found["gpu_epoch"]
     assert (tmp_path / "log.txt").read_text().rstrip().endswith("done")
+
+
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """The module that writes results, to a temporary folder, as if a file had been changed."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = importlib.import_module("results")
+    monkeypatch.setattr(module, "FOLDER", tmp_path / "results")
+    monkeypatch.setattr(module, "changed_files", lambda _: ["src/sapbert/api.py"])
+    monkeypatch.delenv(module.ALLOW_CHANGES, raising=False)
+    monkeypatch.setattr(sys, "argv", ["/x/benchmarks/made.py", "--rounds", "3", "--data=/x/y", "../z"])
+    tmp_path.joinpath("results").mkdir()
+    return module
+
+
+def test_results_of_changed_code_are_printed_and_not_written(
+    results: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"made\.json was not written: src/sapbert/api\.py .* are changed"):
+        results.write_results("made", {"seconds": 5}, folder=results.FOLDER)
+
+    assert json.loads(capsys.readouterr().out)["figures"] == {"seconds": 5}
+    assert list(results.FOLDER.iterdir()) == []
+
+
+def test_results_of_changed_code_are_written_on_request_or_elsewhere(
+    results: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results.write_results("made", {"seconds": 5}, folder=tmp_path)
+    monkeypatch.setenv(results.ALLOW_CHANGES, "1")
+    results.write_results("made", {"seconds": 5}, folder=results.FOLDER)
+
+    for folder in (tmp_path, results.FOLDER):
+        written = json.loads((folder / "made.json").read_text())
+        assert written["changed_files"] == 1
+        assert written["command"] == ["made.py", "--rounds", "3", "--data=y", "../z"]
+
+
+def test_only_changed_tracked_files_outside_the_results_count(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    changed_files = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["changed_files"]
+    for name in ("code.py", "benchmarks/results/made.json", "benchmarks/made.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("old")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "all")
+    (tmp_path / "benchmarks" / "results" / "made.json").write_text("new")
+    (tmp_path / "untracked.py").write_text("new")
+    assert changed_files(tmp_path / "benchmarks") == []
+
+    (tmp_path / "code.py").write_text("new")
+    assert changed_files(tmp_path / "benchmarks") == ["code.py"]
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        ("processor\t: 0\nmodel name\t: Xeon\n\nprocessor\t: 1\nmodel name\t: other\n", "Xeon"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", "Neoverse-V2"),
+        (
+            "processor\t: 0\nCPU implementer\t: 0x61\nCPU part\t: 0x022\n",
+            "ARM implementer 0x61 part 0x022",
+        ),
+        ("", "unknown"),
+    ],
+)
+def test_processors_of_intel_and_arm_are_named(cpuinfo: str, name: str) -> None:
+    assert runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["cpu_name"](cpuinfo) == name
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
