@@ -5,7 +5,7 @@ OUT := out
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow torture check docs bench wheel lock clean
+.PHONY: help run test test-slow torture mutants check docs bench wheel lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -21,6 +21,9 @@ test-slow: .venv/.dev ## run the slow tests
 
 torture: .venv/.dev ## kill commands, damage artifacts and mutate inputs at random; continues where it stopped
 	$(BIN)/python scripts/torture.py $(OUT)/torture --kills 100 --damages 1000 --inputs 20000
+
+mutants: .venv/.dev ## put known faults into a copy of the package and count those that tests find (takes minutes)
+	$(BIN)/python scripts/mutants.py --sample 20
 
 check: .venv/.dev ## lint, types and layers
 	$(BIN)/ruff check .
