@@ -39,8 +39,9 @@ CARD = "README.md"
 INDEX_CARD = """# The default index: MeSH, encoded
 
 {names:,} names of {concepts:,} concepts of the default vocabulary, encoded by the default encoder, which is
-beside this folder: {dimension} dimensions in {precision}, projected by PCA on these names (`axes.npy`). A
-mention is compared with all of them. Names such as `Infarction, Myocardial` are left out if the concept
+beside this folder: {dimension} dimensions in {precision}, projected by PCA on these names (`axes.npy`). The
+signs of a mention's vector are compared with all of them, and the vectors of the nearest. Names such as
+`Infarction, Myocardial` are left out if the concept
 also has the name `Myocardial Infarction`.
 
 - Encoder: `{encoder}`. Vocabulary: `{vocabulary}`. Licence and credits: those of both.
@@ -95,7 +96,7 @@ def build_encoder(exported: Path, target: Path) -> Manifest:
 
 def build_default_index(folder: Path, dimensions: int, precision: Precision) -> Manifest:
     """Encode the vocabulary in `folder` with the encoder in it."""
-    settings = IndexSettings(kind=Kind.FLAT, precision=precision, dimensions=dimensions, inverted=False)
+    settings = IndexSettings(kind=Kind.SIGNS, precision=precision, dimensions=dimensions, inverted=False)
     manifest = build_index(
         Vocabulary.open(folder / "vocabulary"),
         open_exported(folder / "encoder"),

@@ -16,12 +16,23 @@ from sapbert.index import ann, flat
 from sapbert.index.ann import AnnIndex, Coder, write_codes
 from sapbert.index.flat import FlatIndex
 from sapbert.index.settings import Precision
+from sapbert.index.signs import SignIndex
 from sapbert.index.vectors import Vectors, VectorWriter, quantize
 from sapbert.protocols import Index
 
 Floats = NDArray[np.float32]
 Build = Callable[[Floats], Index]
-KINDS = ["flat-fp32", "flat-fp16", "flat-int8", "flat-int4", "ann-int8", "ann-fp16", "ann-int4"]
+KINDS = [
+    "flat-fp32",
+    "flat-fp16",
+    "flat-int8",
+    "flat-int4",
+    "ann-int8",
+    "ann-fp16",
+    "ann-int4",
+    "signs-int8",
+    "signs-int4",
+]
 TOLERANCE = {"fp32": 1e-6, "fp16": 2e-3, "int8": 2e-2, "int4": 0.15}
 
 
@@ -65,6 +76,8 @@ def build(
         opened = saved(folder, vectors, precision)
         if kind.startswith("flat"):
             return FlatIndex(opened)
+        if kind.startswith("signs"):
+            return SignIndex(opened, candidates=100)
         write_codes(folder)
         return AnnIndex.open(folder, opened, candidates=100, threads=2)
 

@@ -7,8 +7,8 @@ encoder then uses the projection of the older index; otherwise the projection is
 names, which is encoded first in every run and takes some seconds.
 
 Recall is measured on names of the index, each against all others: the fraction of the ten nearest names in
-full precision that a search finds. For kind ann, the number of candidates is doubled until recall no longer
-increases.
+full precision that a search finds. Unless the kind is flat, the number of candidates is doubled until recall
+no longer increases.
 """
 
 from __future__ import annotations
@@ -249,12 +249,13 @@ def _encoded(encoder: Encoder, names: list[str]) -> NDArray[np.float32]:
 
 
 def _measure(folder: Path, kind: Kind, sample: Sample, truth: Neighbours) -> dict[str, float]:
-    """Measure recall; for kind ann, also write codes and choose the number of candidates."""
+    """Measure recall; choose the number of candidates, and for kind ann write the codes."""
     if kind is Kind.FLAT:
         return {"recall@10": sample.recall(open_search(folder, kind, 0), truth)}
-    from sapbert.index.ann import write_codes
+    if kind is Kind.ANN:
+        from sapbert.index.ann import write_codes
 
-    write_codes(folder)
+        write_codes(folder)
     candidates, recall = choose_candidates(
         lambda number: sample.recall(open_search(folder, kind, number), truth)
     )

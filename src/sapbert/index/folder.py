@@ -31,6 +31,7 @@ from sapbert.errors import ArtifactError
 from sapbert.index.flat import FlatIndex
 from sapbert.index.name_table import NameTable
 from sapbert.index.settings import Kind
+from sapbert.index.signs import SignIndex
 from sapbert.index.vectors import Vectors
 from sapbert.protocols import Encoder, Index
 
@@ -58,7 +59,9 @@ def open_search(folder: Path, kind: Kind, candidates: int, threads: int | None =
     vectors = Vectors.open(folder)
     if kind is Kind.FLAT:
         return FlatIndex(vectors)
-    # faiss is slow to load and not needed for a flat index.
+    if kind is Kind.SIGNS:
+        return SignIndex(vectors, candidates=candidates)
+    # faiss is slow to load and needed only here.
     from sapbert.index.ann import AnnIndex
 
     return AnnIndex.open(folder, vectors, candidates=candidates, threads=threads)

@@ -18,6 +18,7 @@ class Kind(StrEnum):
 
     FLAT = "flat"
     ANN = "ann"
+    SIGNS = "signs"
 
 
 class Precision(StrEnum):
@@ -34,8 +35,9 @@ class IndexSettings:
     """How an index is built; every field but the last is also an option of `sapbert index`."""
 
     kind: Annotated[Kind | None, Option(default="by number of names")] = None
-    """`flat` compares all vectors exactly; `ann` searches binary codes first (approximate)."""
-    precision: Annotated[Precision | None, Option(default="fp32 for flat, int8 for ann")] = None
+    """`flat` compares all vectors exactly; `ann` searches binary codes first (approximate); `signs` does the
+    same with the signs of the stored vectors, which need no space."""
+    precision: Annotated[Precision | None, Option(default="fp32 for flat, else int8")] = None
     """Precision of the stored vectors."""
     dimensions: Annotated[int | None, Option(min=1, default="all")] = None
     """Stored dimensions per vector, reduced by PCA on the names. Recall (`sapbert show`) is measured after
@@ -55,4 +57,4 @@ class IndexSettings:
     def resolved(self, names: int) -> tuple[Kind, Precision]:
         """Return kind and precision, with defaults for an index of so many names."""
         kind = self.kind or (Kind.ANN if names >= ANN_FROM else Kind.FLAT)
-        return kind, self.precision or (Precision.INT8 if kind is Kind.ANN else Precision.FP32)
+        return kind, self.precision or (Precision.FP32 if kind is Kind.FLAT else Precision.INT8)

@@ -37,7 +37,7 @@ _VECTORS, _SCALES = "vectors.npy", "scales.npy"
 _STEPS = {Precision.INT8: 127, Precision.INT4: 7}
 _CLIP_FRACTIONS = (0.9, 0.8, 0.7)
 """Fractions of the largest component at which `int4` may clip components."""
-_ZERO = 8
+PACKED_ZERO = 8
 """The half byte that represents 0."""
 _FRACTION_SHIFT = 13
 _HALF_BITS = np.int32(~0x7000_1FFF)
@@ -190,7 +190,7 @@ def require_storable(dimension: int, precision: Precision) -> None:
 def _packed(steps: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Pack two components into a byte."""
     require_storable(steps.shape[1], Precision.INT4)
-    halves: NDArray[np.uint8] = (steps + _ZERO).astype(np.uint8)
+    halves: NDArray[np.uint8] = (steps + PACKED_ZERO).astype(np.uint8)
     pairs: NDArray[np.uint8] = (halves[:, ::2] << np.uint8(4)) | halves[:, 1::2]
     return pairs
 
@@ -198,7 +198,7 @@ def _packed(steps: NDArray[np.float32]) -> NDArray[np.uint8]:
 def _unpacked(data: NDArray[np.uint8]) -> NDArray[np.float32]:
     floats = np.empty((len(data), 2 * data.shape[1]), np.float32)
     floats[:, ::2], floats[:, 1::2] = data >> 4, data & 15
-    floats -= _ZERO
+    floats -= PACKED_ZERO
     return floats
 
 
