@@ -1,6 +1,6 @@
 """Accuracy gain from labelled mentions for the bundled encoder: zero-shot, fine-tuning and BioSyn.
 
-    sapbert export default --format huggingface -o BASE
+    sapbert export open-mini --format huggingface -o BASE
     python benchmarks/biosyn.py --base BASE --out OUT                        # all sets, three seeds
     python benchmarks/biosyn.py --base BASE --out OUT --seeds 1 --sets ncbi-disease
 
