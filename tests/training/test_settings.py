@@ -8,10 +8,16 @@ import pytest
 from sapbert.errors import ConfigError, FormatError
 from sapbert.settings_file import combine_settings, read_settings_file
 from sapbert.training.alignment import losses
-from sapbert.training.settings import BiosynSettings, LossName, TrainSettings, with_current_names
+from sapbert.training.settings import (
+    BiosynSettings,
+    FlashSettings,
+    LossName,
+    TrainSettings,
+    with_current_names,
+)
 
 FOLDER = Path(__file__).parents[2] / "recipes"
-OTHERS = {path for kind in ("sweep", "biosyn", "reranker") for path in FOLDER.glob(f"{kind}*.toml")}
+OTHERS = {path for kind in ("sweep", "biosyn", "reranker", "flash") for path in FOLDER.glob(f"{kind}*.toml")}
 RECIPES = sorted(set(FOLDER.glob("*.toml")) - OTHERS)
 
 
@@ -20,6 +26,13 @@ def test_each_recipe_loads_and_changes_something(path: Path) -> None:
     recipe = read_settings_file(path, TrainSettings)
     assert recipe
     assert combine_settings(recipe, {}, TrainSettings) == TrainSettings(**recipe)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("flash*.toml")), ids=lambda path: path.stem)
+def test_each_flash_recipe_loads_and_changes_something(path: Path) -> None:
+    recipe = read_settings_file(path, FlashSettings)
+    assert recipe
+    assert combine_settings(recipe, {}, FlashSettings) == FlashSettings(**recipe)
 
 
 def test_there_are_recipes_for_every_loss() -> None:
