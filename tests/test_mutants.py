@@ -19,7 +19,7 @@ def test_a_fault_can_be_put_into_the_source_and_its_tests_exist(mutant: Any) -> 
 
     compile(mutant.apply(source), mutant.file, "exec")
     for test in mutant.tests:
-        file, _, name = test.partition("::")
+        file, _, name = test.partition("[")[0].partition("::")
         assert f"def {name}" in (ROOT / file).read_text(encoding="utf-8")
 
 
