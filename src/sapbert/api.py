@@ -216,7 +216,8 @@ def build_index(
 ) -> Linker:
     """Encode the names of a vocabulary into an index at `out`, and open it as a `Linker`.
 
-    `model` is the bundled encoder, a folder written by `export`, or a model to export first.
+    `model` is the bundled encoder (`default` or `open-mini`), a folder written by `export`, or a
+    model to export first.
 
         >>> linker = sapbert.build_index("vocabulary", "index")
         >>> linker.link(["heart atack"])[0][0].preferred_name

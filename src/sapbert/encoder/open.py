@@ -1,4 +1,4 @@
-"""Open any encoder by name: `default`, an exported or flash encoder, or a Hugging Face model.
+"""Open any encoder by name: `default`, `open-mini`, an exported or flash encoder, or a Hugging Face model.
 
 Imports torch only for a model that is not exported, and ONNX Runtime only for one that needs it.
 """

@@ -47,8 +47,8 @@ class SystemOptions:
         list[str],
         typer.Option(
             "--model",
-            help="Encoder: a folder, a Hugging Face id or `default`. Repeatable, for one system trained with "
-            "several seeds.",
+            help="Encoder: a folder, a Hugging Face id, `default` or `open-mini`. Repeatable, for one system "
+            "trained with several seeds.",
         ),
     ] = field(default_factory=list)
     baseline: Annotated[

@@ -25,8 +25,8 @@ class EncoderOptions:
     model: Annotated[
         str,
         typer.Option(
-            help="Encoder: `default`, a folder written by `sapbert export`, or a model to export first "
-            "(needs `sapbert[train]`).",
+            help="Encoder: `default`, `open-mini`, a folder written by `sapbert export`, or a model to "
+            "export first (needs `sapbert[train]`).",
             show_default=False,
         ),
     ]

@@ -37,7 +37,8 @@ def export(
     model: Annotated[
         str,
         typer.Argument(
-            help="Encoder (a folder, a Hugging Face id or `default`) or reranker.", show_default=False
+            help="Encoder (a folder, a Hugging Face id, `default` or `open-mini`) or reranker.",
+            show_default=False,
         ),
     ],
     output: Output,

@@ -38,7 +38,8 @@ def flash(
     teacher: Annotated[
         str | None,
         typer.Option(
-            help="Encoder whose similarities are imitated: a folder, a Hugging Face id or `default`.",
+            help="Encoder whose similarities are imitated: a folder, a Hugging Face id, `default` or "
+            "`open-mini`.",
             show_default="none",
         ),
     ] = None,
