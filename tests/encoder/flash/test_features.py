@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapbert.encoder.flash.features import FeatureKind, FeatureSpec, FeatureTable, features
+from sapbert.encoder.flash.features import FeatureKind, FeatureSpec, FeatureTable, features, word_features
 from sapbert.errors import ConfigError
 
 BITS = 22
@@ -87,6 +87,19 @@ def test_features_do_not_depend_on_the_other_names(names: list[str]) -> None:
     alone = [features([name], tables).ids for name in names]
     np.testing.assert_array_equal(together.ids, np.concatenate([*alone, np.zeros(0, np.int32)]))
     np.testing.assert_array_equal(np.diff(together.offsets), list(map(len, alone)))
+
+
+@given(names=NAMES)
+def test_features_by_word_are_those_of_the_names(names: list[str]) -> None:
+    tables = FeatureSpec(tuple(FeatureTable(kind, 12, 4 if "s" in kind[-1] else 0) for kind in FeatureKind))
+    whole, found = features(names, tables), word_features(names, tables)
+    for number in range(len(names)):
+        words = found.places[found.offsets[number] : found.offsets[number + 1]].tolist()
+        of_words = [found.words.ids[slice(*found.words.offsets[word : word + 2])] for word in words]
+        of_pairs = found.pairs.ids[slice(*found.pairs.offsets[number : number + 2])]
+        together = np.concatenate([*of_words, of_pairs]).tolist()
+        own = whole.ids[slice(*whole.offsets[number : number + 2])].tolist()
+        assert sorted(together) == sorted(own)
 
 
 @pytest.mark.parametrize(

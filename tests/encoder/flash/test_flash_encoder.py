@@ -42,6 +42,7 @@ def test_threads_and_windows_do_not_change_a_bit(folder: Path, monkeypatch: pyte
     names = [f"name {number} {'of ' * (number % 5)}" for number in range(50)]
     whole = FlashEncoder.open(folder, threads=1).encode(names)
     monkeypatch.setattr("sapbert.encoder.flash.encoder._WINDOW", 7)
+    monkeypatch.setattr("sapbert.encoder.flash.encoder._PARALLEL", 2)
     np.testing.assert_array_equal(FlashEncoder.open(folder, threads=3).encode(names), whole)
 
 

@@ -1,8 +1,9 @@
 """Encode names with tables: numpy only, tens of thousands of names per second and core.
 
 The vector of a name is the sum of the table rows of its features (`encoder.flash.features`), divided by its
-length. The rows that a batch needs are decoded once. They are added one position at a time: the first feature
-of all names, then the second, and so on; each step is one copy and one addition of whole arrays. A vector
+length. Features of a word are added once per batch, since words repeat, and the rows that a batch needs are
+decoded once. Rows are added one position at a time: the first of all names, then the second, and so on; each
+step is one copy and one addition of whole arrays. A vector
 does not depend on the other names, nor on the machine: every addition happens in the same order.
 """
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from sapbert.artifacts import fingerprint_of
 from sapbert.encoder.exported import check_files, checksum, read_exported
-from sapbert.encoder.flash.features import FeatureSpec, features
+from sapbert.encoder.flash.features import Features, FeatureSpec, word_features
 from sapbert.encoder.flash.product_codes import FILES, ProductCodes
 from sapbert.encoder.model_folder import SAPBERT_FILE
 from sapbert.errors import ArtifactError, ConfigError
@@ -29,8 +30,10 @@ from sapbert.tokens.batching import OnProgress, encode_distinct, usable_cores
 
 FLASH: Final = "flash"
 """The kind of this encoder in `sapbert.json`."""
-_WINDOW = 1_024
-"""Names encoded at once by one thread: their rows fit in a core's cache."""
+_WINDOW = 8_192
+"""Names encoded at once by one thread: the more, the more often a word repeats."""
+_PARALLEL = 1_024
+"""Names from which several threads are used."""
 _MAX_CHARACTERS = 1_024
 """Characters of a name that are encoded."""
 _Mapping = Callable[
@@ -121,27 +124,33 @@ class FlashEncoder:
 
         A name without known features, such as one of punctuation only, has the first unit vector.
         """
-        if len(names) <= _WINDOW or self._threads == 1:
-            return self._encode_distinct(names, map, on_progress)
+        if len(names) < _PARALLEL or self._threads == 1:
+            return self._encode_distinct(names, map, _WINDOW, on_progress)
+        window = min(_WINDOW, -(-len(names) // self._threads))
         with ThreadPoolExecutor(self._threads) as pool:
-            return self._encode_distinct(names, pool.map, on_progress)
+            return self._encode_distinct(names, pool.map, window, on_progress)
 
     def _encode_distinct(
-        self, names: Sequence[str], mapping: _Mapping, on_progress: OnProgress | None
+        self, names: Sequence[str], mapping: _Mapping, window: int, on_progress: OnProgress | None
     ) -> NDArray[np.float32]:
         return encode_distinct(
             names,
             lambda windows: mapping(self._encode_window, windows),
             dimension=self.dimension,
-            window=_WINDOW,
+            window=window,
             on_progress=on_progress,
         )
 
     def sums(self, names: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of names before they are divided by their length.  # (names, dimension)"""
-        ids, offsets = features([name[:_MAX_CHARACTERS] for name in names], self._spec)
-        rows, places = np.unique(ids, return_inverse=True)
-        return sum_rows(self._codes.decode(rows), places, offsets)
+        found = word_features([name[:_MAX_CHARACTERS] for name in names], self._spec)
+        words = self._sums(found.words)
+        return sum_rows(words, found.places, found.offsets) + self._sums(found.pairs)
+
+    def _sums(self, features: Features) -> NDArray[np.float32]:
+        """Return the sums of table rows.  # (names or words, dimension)"""
+        rows, places = np.unique(features.ids, return_inverse=True)
+        return sum_rows(self._codes.decode(rows), places, features.offsets)
 
     def _encode_window(self, names: list[str]) -> NDArray[np.float32]:
         """Encode distinct names.  # (names, dimension)"""

@@ -11,7 +11,7 @@ the hash of the characters from s to e is (H(e) - H(s))·B^-s, modulo 2^64.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -104,20 +104,55 @@ class Features(NamedTuple):
 
 def features(names: Sequence[str], spec: FeatureSpec) -> Features:
     """Return the features of each name. A name without letters and digits has none."""
+    return _features(_tokenize(names), spec, tuple(FeatureKind), len(names))
+
+
+class WordFeatures(NamedTuple):
+    """The features of some names, those of a word only once: most belong to one word, and words repeat."""
+
+    words: Features
+    """Features of each distinct word."""
+    places: NDArray[np.int64]
+    """Number of the distinct word of each word of the names.  # (words of all names,)"""
+    offsets: NDArray[np.int64]
+    """Where the words of each name start.  # (names + 1,)"""
+    pairs: Features
+    """Features of each name that belong to two words."""
+
+
+def word_features(names: Sequence[str], spec: FeatureSpec) -> WordFeatures:
+    """Return the same features as `features`, by distinct word."""
     tokens = _tokenize(names)
-    parts = [
-        (start, *_hashes(tokens, table)) for table, start in zip(spec.tables, spec.starts(), strict=True)
-    ]
-    counts = [np.bincount(owners, minlength=len(names)) for _, _, owners in parts]
-    offsets = np.zeros(len(names) + 1, np.int64)
-    np.cumsum(sum(counts, np.zeros(len(names), np.int64)), out=offsets[1:])
+    _, first, places = np.unique(
+        tokens.hashes(tokens.starts, tokens.stops), return_index=True, return_inverse=True
+    )
+    distinct = tokens._replace(
+        starts=tokens.starts[first], stops=tokens.stops[first], names=np.arange(len(first))
+    )
+    one_word = tuple(kind for kind in FeatureKind if kind is not FeatureKind.PAIR)
+    offsets = np.searchsorted(tokens.names, np.arange(len(names) + 1))
+    return WordFeatures(
+        _features(distinct, spec, one_word, len(first)),
+        places,
+        offsets,
+        _features(tokens, spec, (FeatureKind.PAIR,), len(names)),
+    )
+
+
+def _features(tokens: _Tokens, spec: FeatureSpec, kinds: Collection[FeatureKind], count: int) -> Features:
+    """Return the features of some kinds of `count` names or distinct words."""
+    tables = zip(spec.tables, spec.starts(), strict=True)
+    parts = [(start, *_hashes(tokens, table)) for table, start in tables if table.kind in kinds]
+    counts = [np.bincount(owners, minlength=count) for _, _, owners in parts]
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(sum(counts, np.zeros(count, np.int64)), out=offsets[1:])
     ids = np.empty(int(offsets[-1]), np.int32)
     begin = offsets[:-1].copy()
-    for (start, rows, owners), count in zip(parts, counts, strict=True):
+    for (start, rows, owners), number in zip(parts, counts, strict=True):
         # Within a table the features are in the order of names, so a feature's rank within its name is known.
-        first = np.cumsum(count) - count
+        first = np.cumsum(number) - number
         ids[(begin - first)[owners] + np.arange(len(owners))] = rows + start
-        begin += count
+        begin += number
     return Features(ids, offsets)
 
 
