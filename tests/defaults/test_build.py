@@ -117,7 +117,7 @@ def test_only_int8_weights_are_bundled_and_the_index_contains_no_encoder(home: P
     assert not (home / "index" / "encoder").exists()
     assert index.inputs["vocabulary"]["fingerprint"] == load_manifest(home / "vocabulary").fingerprint
     assert (index.details["dimension"], index.details["precision"], index.details["kind"]) == (
-        16, "int4", "flat"
+        16, "int4", "signs"
     )  # fmt: skip
 
 
