@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import unicodedata
 from collections import Counter
 from itertools import groupby, pairwise
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sapbert.encoder.flash import characters
 from sapbert.encoder.flash.features import FeatureKind, FeatureSpec, FeatureTable, features, word_features
 from sapbert.errors import ConfigError
 
@@ -115,6 +117,13 @@ def test_features_by_word_are_those_of_the_names(names: list[str]) -> None:
 def test_spellings_that_sound_alike_share_their_sounds(one: str, other: str) -> None:
     assert rows(one, FeatureKind.SOUNDS) == rows(other, FeatureKind.SOUNDS)
     assert rows(one, FeatureKind.WORD) != rows(other, FeatureKind.WORD)
+
+
+def test_features_do_not_depend_on_characters_seen_before() -> None:
+    before = rows("fever", FeatureKind.SOUNDS, 4)
+    importlib.reload(characters)
+
+    assert rows("fever", FeatureKind.SOUNDS, 4) == before
 
 
 def test_digits_and_single_letters_distinguish_names() -> None:

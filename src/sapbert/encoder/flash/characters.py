@@ -93,3 +93,7 @@ def _kind(character: str) -> int:
     if category[0] in "LM":
         return LETTER
     return DIGIT if category[0] == "N" else SEPARATOR
+
+
+# Tokens are separated by spaces even if no name contains one.
+_fill(ord(" "))
