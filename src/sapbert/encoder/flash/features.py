@@ -5,8 +5,7 @@ tokenizer is needed. A token is a run of letters or of digits, or one ideograph;
 distinguish tokens, and punctuation only separates them. Digits and single letters are tokens, so "type 1" and
 "type 2" differ.
 
-Hashes of all substrings come from one cumulative sum: with H(i) = Σ c(j)·B^j over the characters before i,
-the hash of the characters from s to e is (H(e) - H(s))·B^-s, modulo 2^64.
+`sapbert.span_hashes` hashes all substrings of a batch at once.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -24,12 +22,8 @@ from numpy.typing import NDArray
 from sapbert.encoder.flash import characters
 from sapbert.encoder.flash.characters import DROPPED, END, IDEOGRAPH, IGNORED, SEPARATOR
 from sapbert.errors import ConfigError
+from sapbert.span_hashes import Hashes, SpanHashes
 
-Hashes = NDArray[np.uint64]
-_BASE = 0x9E3779B97F4A7C15
-"""Odd, so that its powers have an inverse modulo 2^64."""
-_MODULUS = 1 << 64
-_FIRST_POWERS = 1 << 12
 _SPACE = ord(" ")
 _BITS = range(4, 25)
 """Possible sizes of a table, as powers of two."""
@@ -165,20 +159,14 @@ class _Tokens(NamedTuple):
     """The tokens of all names in one array of characters: a space, a token, a space, …, a space."""
 
     text: NDArray[np.uint32]
-    sums: Hashes
-    """Cumulative sums of the characters; see `_cumulative_sums`."""
+    hashes: SpanHashes
+    """Hashes substrings of the text."""
     starts: NDArray[np.int64]
     """First character of each token."""
     stops: NDArray[np.int64]
     """The space after each token."""
     names: NDArray[np.int64]
     """Number of the name that each token belongs to, ascending."""
-
-    def hashes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Hashes:
-        """Hash the characters from each start to its stop."""
-        inverse = _powers(_power_count(len(self.text)))[1]
-        hashes: Hashes = (self.sums[stops] - self.sums[starts]) * inverse[starts]
-        return hashes
 
 
 def _tokenize(names: Sequence[str]) -> _Tokens:
@@ -202,7 +190,7 @@ def _tokenize(names: Sequence[str]) -> _Tokens:
     tidy[places] = plain[inside]
     starts = places[begins[inside]]
     stops = np.append(starts[1:], len(tidy))[: len(starts)] - 1
-    return _Tokens(tidy, _cumulative_sums(tidy), starts, stops, owners)
+    return _Tokens(tidy, SpanHashes(tidy), starts, stops, owners)
 
 
 def _hashes(tokens: _Tokens, table: FeatureTable) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -241,13 +229,7 @@ def _as_sounds(tokens: _Tokens) -> _Tokens:
     # A token's first character may be dropped: it starts where the next kept character is.
     starts = places[tokens.starts - 1]
     text = text[~dropped]
-    return _Tokens(text, _cumulative_sums(text), starts, places[tokens.stops] - 1, tokens.names)
-
-
-def _cumulative_sums(text: NDArray[np.uint32]) -> Hashes:
-    sums = np.zeros(len(text) + 1, np.uint64)
-    np.cumsum(text * _powers(_power_count(len(text)))[0][: len(text)], out=sums[1:])
-    return sums
+    return _Tokens(text, SpanHashes(text), starts, places[tokens.stops] - 1, tokens.names)
 
 
 def _mix(hashes: Hashes) -> Hashes:
@@ -258,17 +240,3 @@ def _mix(hashes: Hashes) -> Hashes:
     hashes *= np.uint64(0x94D049BB133111EB)
     hashes ^= hashes >> np.uint64(29)
     return hashes
-
-
-def _power_count(characters: int) -> int:
-    """Return the size of the table of powers for a text: few sizes, so that tables are reused."""
-    return max(_FIRST_POWERS, 1 << (characters - 1).bit_length())
-
-
-@cache
-def _powers(count: int) -> tuple[Hashes, Hashes]:
-    """Return B^0, B^1, … and their inverses modulo 2^64."""
-    return tuple(  # type: ignore[return-value]  # a pair
-        np.multiply.accumulate(np.array([1] + [base] * (count - 1), np.uint64))
-        for base in (_BASE, pow(_BASE, -1, _MODULUS))
-    )

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapbert.index.lexicon.words import Gap, Words
+from sapbert.span_hashes import BASE, MODULUS, SpanHashes
 
 MAX_WORDS = 10
 """Content words of the longest name that is found."""
 _MAX_STOP_WORDS = 3
-_BASE = 0x9E3779B97F4A7C15
-_INVERSE = pow(_BASE, -1, 1 << 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,8 @@ class Ngrams:
 def hash_words(hashes: Sequence[int]) -> tuple[int, int]:
     """Return both hashes of a whole text, given the hashes of its content words."""
     mixed = [word | 1 for word in hashes]
-    order = sum(word * pow(_BASE, place, 1 << 64) for place, word in enumerate(mixed))
-    return sum(mixed) % (1 << 64), (order % (1 << 64)) >> 32
+    order = sum(word * pow(BASE, place, MODULUS) for place, word in enumerate(mixed))
+    return sum(mixed) % MODULUS, (order % MODULUS) >> 32
 
 
 class NgramHashes:
@@ -59,14 +58,9 @@ class NgramHashes:
         self.words = words
         self.content = np.flatnonzero(words.content)
         """Numbers of the content words."""
-        count = len(self.content)
         hashes = _mixed(words.hash[self.content])
-        powers = np.full(count, _BASE, np.uint64)
-        inverses = np.full(count, _INVERSE, np.uint64)
-        powers[:1] = inverses[:1] = 1
-        self._inverses = np.cumprod(inverses)
         self._bag = _cumulated(hashes)
-        self._order = _cumulated(hashes * np.cumprod(powers))
+        self._order = SpanHashes(hashes)
         self._breaks = np.cumsum(words.gap >= Gap.COLON)
 
     def by_length(self, longest: int = MAX_WORDS) -> Iterator[Ngrams]:
@@ -85,7 +79,7 @@ class NgramHashes:
     def hashed(self, first: NDArray[np.int64], count: int | NDArray[np.int64]) -> Ngrams:
         """Return n-grams, given the position of the first among the content words, and their number."""
         bag = self._bag[first + count] - self._bag[first]
-        order = (self._order[first + count] - self._order[first]) * self._inverses[first]
+        order = self._order(first, first + count)
         return Ngrams(
             self.content[first],
             self.content[first + count - 1],

@@ -15,6 +15,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from sapbert.span_hashes import SpanHashes
+
 MAX_CHARACTERS = 200
 """Characters of a text that are compared."""
 _SEPARATOR = "\n"
@@ -23,8 +25,6 @@ _SPACELESS = 0x2E80
 _CLASSIFIED = 0x3100
 """Code points below are separators unless they are letters or digits; those above are letters."""
 _COMBINING = (0x300, 0x370)
-_BASE = 0x9E3779B97F4A7C15
-_INVERSE = pow(_BASE, -1, 1 << 64)
 _PLURAL = 3
 """Longest token that keeps a final `s`."""
 
@@ -46,12 +46,12 @@ class TokenArrays:
     """Identity of each token.  # (tokens,)"""
     texts: NDArray[np.int64]
     """Text of each token.  # (tokens,)"""
-    prefix_hashes: NDArray[np.uint64]
-    """Hash of all characters before each character.  # (characters + 1,)"""
+    spans: SpanHashes
+    """Hashes substrings of the characters."""
 
     def span_hashes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the hash of the characters from each start to each stop."""
-        return _span_hashes(self.prefix_hashes, starts, stops)
+        return _span_hashes(self.spans, starts, stops)
 
 
 def tokenize(texts: Sequence[str]) -> TokenArrays:
@@ -63,7 +63,8 @@ def tokenize(texts: Sequence[str]) -> TokenArrays:
     ends = np.append(np.flatnonzero(codes == ord(_SEPARATOR)), len(codes))
     inside = _letters()[np.minimum(codes, _CLASSIFIED - 1)]
     first, last = _token_bounds(codes, inside)
-    prefix = _prefix_hashes(codes)
+    # Plus 1, so that a character of number 0 counts.
+    spans = SpanHashes(codes + np.uint32(1))
     plural = (codes[last - 1] == ord("s")) & (last - first > _PLURAL)
     return TokenArrays(
         characters=np.where(inside, codes, np.uint32(ord(" "))),
@@ -71,9 +72,9 @@ def tokenize(texts: Sequence[str]) -> TokenArrays:
         text_stops=ends,
         starts=first,
         lengths=last - first,
-        hashes=_span_hashes(prefix, first, last - plural),
+        hashes=_span_hashes(spans, first, last - plural),
         texts=np.searchsorted(ends, first),
-        prefix_hashes=prefix,
+        spans=spans,
     )
 
 
@@ -97,34 +98,13 @@ def _token_bounds(
     return np.flatnonzero(begins), np.flatnonzero(ends) + 1
 
 
-def _prefix_hashes(codes: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    powers = _powers(_BASE, len(codes))
-    hashes = np.zeros(len(codes) + 1, np.uint64)
-    np.cumsum((codes.astype(np.uint64) + np.uint64(1)) * powers, out=hashes[1:])
-    return hashes
-
-
 def _span_hashes(
-    prefix: NDArray[np.uint64], starts: NDArray[np.int64], stops: NDArray[np.int64]
+    spans: SpanHashes, starts: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
-    spans = (prefix[stops] - prefix[starts]) * _powers(_INVERSE, len(prefix))[starts]
-    spans ^= spans >> np.uint64(29)
-    mixed: NDArray[np.uint64] = spans * np.uint64(0xBF58476D1CE4E5B9)
+    hashes = spans(starts, stops)
+    hashes ^= hashes >> np.uint64(29)
+    mixed: NDArray[np.uint64] = hashes * np.uint64(0xBF58476D1CE4E5B9)
     return mixed
-
-
-def _powers(base: int, count: int) -> NDArray[np.uint64]:
-    """Return the powers of `base` modulo 2^64, at least `count` of them."""
-    return _power_table(base, max(10, count.bit_length()))[:count]
-
-
-@cache
-def _power_table(base: int, bits: int) -> NDArray[np.uint64]:
-    table = np.full(1 << bits, base, np.uint64)
-    table[0] = 1
-    powers: NDArray[np.uint64] = np.multiply.accumulate(table)
-    powers.flags.writeable = False
-    return powers
 
 
 @cache
