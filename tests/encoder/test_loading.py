@@ -193,3 +193,9 @@ def test_a_hub_id_in_the_cache_opens_with_its_pooling(
     encoder = TransformerEncoder.open("somebody/tiny", device="cpu")
 
     assert (encoder.pooling, encoder.max_length) == (Pooling.MEAN, 30)
+
+
+@pytest.mark.parametrize("name", ["default", "open-mini"])
+def test_a_bundled_encoder_is_not_looked_up_on_the_hub(name: str) -> None:
+    with pytest.raises(ArtifactError, match="sapbert export open-mini --format huggingface"):
+        load_encoder(name)

@@ -23,6 +23,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from sapbert.defaults import DEFAULT, OPEN_MINI
 from sapbert.encoder.adapters import base_of, load_adapters
 from sapbert.encoder.model_folder import (
     LENGTH_FILE,
@@ -69,6 +70,11 @@ def max_input_tokens(model: PreTrainedModel) -> int | None:
 
 def _locate(name_or_path: str | Path) -> Path | str:
     """Return the folder, checked to contain a model, or the hub id."""
+    if name_or_path in (DEFAULT, OPEN_MINI):
+        raise ArtifactError(
+            f"the bundled encoder {name_or_path} has no PyTorch weights; "
+            f"write those of the transformer first: sapbert export {OPEN_MINI} --format huggingface -o FOLDER"
+        )
     path = Path(name_or_path).expanduser()
     if not path.exists():
         text = str(name_or_path)
